@@ -185,7 +185,7 @@ impl Address {
     }
 
     /// Opens a store whose locks or numbers others rely on, and prints its warnings.
-    pub(crate) fn open_aloud(&self) -> Result<Locks, Failure> {
+    pub(crate) fn open_with_warnings(&self) -> Result<Locks, Failure> {
         let locks = self.open_shared()?;
         self.warn(&locks);
         Ok(locks)

@@ -34,7 +34,7 @@ pub(crate) fn next(at: &Address, json: bool, args: &Args) -> Result<u8, Failure>
     if Screen::output_is_closed() {
         return Err(Failure::new(OUTPUT, "standard output is closed: a number would be lost"));
     }
-    let block = block_on(at.open_aloud()?.sequence(&args.key).next_block(args.count))?;
+    let block = block_on(at.open_with_warnings()?.sequence(&args.key).next_block(args.count))?;
     let values: Vec<u64> = block.collect();
     for chunk in values.chunks(CHUNK) {
         let lines: String = chunk.iter().map(|value| line(&args.key, *value, json)).collect();

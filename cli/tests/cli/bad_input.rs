@@ -145,10 +145,10 @@ fn a_key_that_begins_with_a_dash_stands_after_two() {
         let command = ["sh", "-c", "echo \"$TENURE_KEY $*\"", "sh", "--", "-y"];
         for (key, options) in [("-x", &["--ttl", "9s"][..]), ("--", &[]), ("plain", &[])] {
             let words = [&[verb][..], options, &["--", key, "--"], &command].concat();
-            assert_eq!(store.says(&words), format!("{key} -- -y\n"), "{words:?}");
+            assert_eq!(store.output(&words), format!("{key} -- -y\n"), "{words:?}");
         }
     }
-    assert_eq!(store.says(&["next", "--", "-x"]), "1\n");
+    assert_eq!(store.output(&["next", "--", "-x"]), "1\n");
 }
 
 #[test]
@@ -169,12 +169,12 @@ fn arguments_that_are_not_utf8_are_refused() {
 fn a_bare_number_is_one_of_seconds() {
     let store = Store::new();
     let work = ["--ttl", "30", "--kill-after", "5", "k", "--", "true"];
-    store.says(&[&["run", "-w", "5"], &work[..]].concat());
-    store.says(&[&["lead"], &work[..]].concat());
-    let count = store.says(&["count", "k", "--per", "36000", "--json"]);
+    store.output(&[&["run", "-w", "5"], &work[..]].concat());
+    store.output(&[&["lead"], &work[..]].concat());
+    let count = store.output(&["count", "k", "--per", "36000", "--json"]);
     assert!(field(&count, "resets_in_ms").parse::<u64>().unwrap() > 36_000, "{count}");
     // 366 days, and a second more.
-    store.says(&["count", "other", "--per", "31622400"]);
+    store.output(&["count", "other", "--per", "31622400"]);
     is_unparsed(&store.end(&["count", "k", "--per", "31622401"]), "at most 366d");
     // A URL takes at most an hour.
     let look = |timeout: &str| {
@@ -258,7 +258,7 @@ fn no_number_is_taken_for_a_closed_output() {
     let lost = end(&mut command);
     assert_eq!(lost.code, 74);
     assert_eq!(lost.err, "tenure: standard output is closed: a number would be lost\n");
-    assert_eq!(store.says(&["next", "k"]), "1\n");
+    assert_eq!(store.output(&["next", "k"]), "1\n");
     let mut command = std::process::Command::new("sh");
     let words = ["-c", "\"$0\" next k >/dev/null", env!("CARGO_BIN_EXE_tenure")];
     store.dress(command.args(words));

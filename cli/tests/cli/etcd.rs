@@ -3,6 +3,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::time::Duration;
 
+use rustix::process::Signal;
 use tenure_servers::Store as _;
 use tenure_servers::etcd::{Cluster, ETCD, ETCDCTL};
 use tenure_servers::have;
@@ -110,13 +111,13 @@ fn a_watch_reports_an_outage_and_its_end() {
     let first = std::thread::spawn(move || seen.next().map(|line| (line.unwrap(), seen)));
     // The watch begins at an unknown time.
     while !first.is_finished() {
-        store.says(&["--quiet", "run", "k", "--", "true"]);
+        store.output(&["--quiet", "run", "k", "--", "true"]);
     }
     let _seen = first.join().unwrap().unwrap();
     cluster.members()[0].freeze().unwrap();
     says("retrying until the store answers: ");
     cluster.members()[0].thaw().unwrap();
-    store.says(&["--quiet", "run", "k", "--", "true"]);
+    store.output(&["--quiet", "run", "k", "--", "true"]);
     says("the store answers again");
     watch.kill().unwrap();
     watch.wait().unwrap();
@@ -136,6 +137,8 @@ fn a_ticket_behind_one_that_cannot_be_read_is_broken_by_its_whole_id() {
     let waiter = store.start(&["run", "--ttl", "1m", "k", "--", "true"]);
     store.line_has("k", 2);
     let waiting = field(&store.line("k")[1], "id").to_owned();
+    // A waiter that notices the change ends at once, so it is stopped until the break.
+    waiter.signal(Signal::STOP);
     // Another version of Tenure may write another format.
     cluster.ctl(&["put", "--ignore-lease", of_holder.trim(), "garbage"]).unwrap();
     for words in [&["break", "k"][..], &["break", "k", "--ticket", &waiting[..8]]] {
@@ -144,9 +147,10 @@ fn a_ticket_behind_one_that_cannot_be_read_is_broken_by_its_whole_id() {
         assert!(end.err.contains("name the ticket with --ticket and its whole id"), "{}", end.err);
     }
     // The store does not know whether the ticket holds, and so it asks the owner to leave.
-    let said = store.says(&["break", "k", "--ticket", &waiting]);
+    let said = store.output(&["break", "k", "--ticket", &waiting]);
     assert_eq!(said, format!("ticket {waiting} was asked to leave\n"));
-    // The waiter leaves at its next heartbeat, and cannot stand behind that ticket again.
+    waiter.signal(Signal::CONT);
+    // The waiter cannot read the line, and ends.
     let end = waiter.end();
     assert_eq!(end.code, 77, "{end:?}");
     assert!(end.err.contains("a ticket in the line cannot be read"), "{end:?}");

@@ -46,7 +46,7 @@ fn a_break_and_the_end_of_a_lease_are_watched_by_their_names() {
     // The watch begins at an unknown time: others lock and release until it shows an event.
     let first = thread::spawn(move || lines.next().map(|line| (line.unwrap(), lines)));
     while !first.is_finished() {
-        store.says(&["run", "before", "--", "sleep", "0.3"]);
+        store.output(&["run", "before", "--", "sleep", "0.3"]);
     }
     let (_, mut lines) = first.join().unwrap().unwrap();
     let mut seen = |event: &str, id: &str| loop {
@@ -60,7 +60,7 @@ fn a_break_and_the_end_of_a_lease_are_watched_by_their_names() {
         store.line_has("k", 1);
         let id = field(&store.line("k")[0], "id").to_owned();
         seen("served", &id);
-        store.says(how);
+        store.output(how);
         seen("broken", &id);
         assert_eq!(run.end().code, 79);
         store.line_has("k", 0);

@@ -123,9 +123,9 @@ fn a_break_also_ends_processes_that_left_the_group() {
 fn processes_that_a_command_leaves_behind_run_on() {
     let store = Store::new();
     let script = "setsid sleep 600 & echo pid $! >>$LOG; sleep 600 & echo pid $! >>$LOG";
-    store.says(&["run", "k", "--", "sh", "-c", &format!("({script}) >/dev/null 2>&1")]);
+    store.output(&["run", "k", "--", "sh", "-c", &format!("({script}) >/dev/null 2>&1")]);
     let left = pids(&store.log());
-    store.says(&["run", "k", "--no-wait", "--", "true"]);
+    store.output(&["run", "k", "--no-wait", "--", "true"]);
     for pid in left {
         assert!(is_alive(pid));
         kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
@@ -275,7 +275,7 @@ fn a_keeper_ignores_signals_and_has_its_own_name() {
     eventually("their end", || !is_alive(leader));
     eventually("its own", || !is_alive(keeper.as_raw_nonzero().get()));
     drop(run);
-    assert_eq!(store.says(&["run", "k", "--no-wait", "--", "echo", "free"]), "free\n");
+    assert_eq!(store.output(&["run", "k", "--no-wait", "--", "echo", "free"]), "free\n");
 }
 
 #[test]
@@ -318,7 +318,7 @@ fn a_break_ends_a_command_whose_keeper_died() {
     let store = Store::new();
     let (run, pids) = runaway(&store);
     kill_keeper(&run, leader(&store));
-    store.says(&["break", "k"]);
+    store.output(&["break", "k"]);
     assert_eq!(run.end().code, 79);
     assert!(!pids.iter().any(|pid| is_alive(*pid)));
 }
@@ -427,5 +427,5 @@ fn a_command_that_can_have_no_other_keeper_is_killed() {
     eventually("its end", || !is_alive(leader));
     let end = run.end();
     assert!(end.code == 77 && end.err.contains("is killed"), "{end:?}");
-    store.says(&["run", "--wait", "60s", "k", "--", "true"]);
+    store.output(&["run", "--wait", "60s", "k", "--", "true"]);
 }

@@ -75,7 +75,7 @@ impl Store {
     }
 
     /// Runs `tenure`, which must succeed, and returns its output.
-    pub(crate) fn says(&self, words: &[&str]) -> String {
+    pub(crate) fn output(&self, words: &[&str]) -> String {
         let end = self.end(words);
         assert_eq!((end.code, end.err.as_str()), (0, ""), "{words:?}");
         end.out

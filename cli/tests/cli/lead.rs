@@ -63,7 +63,7 @@ fn a_broken_leader_campaigns_again() {
         assert_eq!(now, candidates[(term - 1) % 3].pid());
         // The former leader has joined the end of the line.
         store.line_has("k", 3);
-        assert!(store.says(&["break", "k", "--holder"]).contains("was asked to leave"));
+        assert!(store.output(&["break", "k", "--holder"]).contains("was asked to leave"));
     }
     leader(&store, 7);
     store.line_has("k", 3);

@@ -96,7 +96,7 @@ fn a_store_that_forgets_ends_the_command() {
 fn a_broken_holder_reports_the_break() {
     let Some((_server, store)) = redis(Setup::new()) else { return };
     let (run, pids) = beating(&store);
-    store.says(&["break", "k"]);
+    store.output(&["break", "k"]);
     let end = run.end();
     assert_eq!(end.code, 79, "{end:?}");
     let sentence = "tenure: `k`: the lock is lost: `tenure break` or a program asked this holder to leave; \
@@ -192,7 +192,7 @@ fn a_break_says_when_the_ticket_is_out_at_the_latest() {
     let Some((_server, store)) = redis(Setup::new()) else { return };
     let run = store.start(&["run", "k", "--", "sleep", "600"]);
     store.line_has("k", 1);
-    let said = store.says(&["break", "k"]);
+    let said = store.output(&["break", "k"]);
     assert!(said.contains("was asked to leave") && said.contains(", at the latest in "), "{said}");
     let end = run.end();
     assert_eq!(end.code, 79, "{end:?}");
@@ -202,7 +202,7 @@ fn a_break_says_when_the_ticket_is_out_at_the_latest() {
     let waiter = store.start(&["run", "k", "--", "true"]);
     store.line_has("k", 2);
     let id = field(&store.line("k")[1], "id").to_owned();
-    assert!(store.says(&["break", "k", "--ticket", &id]).contains("was waiting, and is out"));
+    assert!(store.output(&["break", "k", "--ticket", &id]).contains("was waiting, and is out"));
     let end = waiter.end();
     assert_eq!(end.code, 75, "{end:?}");
     assert!(end.err.contains("this ticket was removed from the line"), "{}", end.err);
@@ -264,7 +264,7 @@ fn a_broken_candidate_stands_for_election_again() {
     let [leader, candidate] = candidates(&store);
     let front = |at: usize| field(&store.line("k")[at], "id").to_owned();
     let id = front(1);
-    store.says(&["break", "k", "--ticket", &id]);
+    store.output(&["break", "k", "--ticket", &id]);
     eventually("a new ticket", || store.line("k").len() == 2 && front(1) != id);
     leader.signal(Signal::TERM);
     eventually("the next term", || pids(&store.log()).len() == 2);

@@ -83,7 +83,7 @@ fn a_line_shows_when_its_leases_end() {
     assert!((7_001..=30_000).contains(&expires(1)), "{}", line[1]);
     let token = |at: usize| field(&line[at], "token").parse::<u64>().unwrap();
     assert!(token(0) < token(1));
-    assert_eq!(store.says(&["keys", "--json"]), "{\"key\":\"k\",\"holding\":1,\"waiting\":1}\n");
+    assert_eq!(store.output(&["keys", "--json"]), "{\"key\":\"k\",\"holding\":1,\"waiting\":1}\n");
 }
 
 #[test]
@@ -165,13 +165,13 @@ fn lasting_events_are_watched() {
 #[test]
 fn a_bench_measures_and_cleans_up() {
     let Some((_server, store)) = redis(Setup::new()) else { return };
-    let lines = store.says(&["bench", "--seconds", "1", "--tasks", "3", "--json"]);
+    let lines = store.output(&["bench", "--seconds", "1", "--tasks", "3", "--json"]);
     let cases: Vec<_> = lines.lines().map(|line| field(line, "case")).collect();
     assert_eq!(cases, ["free", "parallel", "handover", "crowd"]);
     for line in lines.lines() {
         assert!(field(line, "ops").parse::<u64>().unwrap() > 0, "{line}");
     }
-    assert_eq!(store.says(&["keys"]), "");
+    assert_eq!(store.output(&["keys"]), "");
 }
 
 #[test]
@@ -273,7 +273,7 @@ fn a_password_is_passed_on_and_never_shown() {
     let tenure = env!("CARGO_BIN_EXE_tenure");
     // A pattern, so that the search does not find itself.
     let pattern = PASSWORD.replacen('-', "[-]", 1);
-    let said = store.says(&["run", "k", "--", "sh", "-c", script, tenure, &pattern]);
+    let said = store.output(&["run", "k", "--", "sh", "-c", script, tenure, &pattern]);
     let lines: Vec<_> = said.lines().collect();
     assert_eq!(lines.len(), 3, "the password is in an argument: {said}");
     assert_eq!((field(lines[0], "state"), lines[2]), ("holding", KEY_HELD));
@@ -322,7 +322,7 @@ fn warnings_of_the_store_are_shown_where_others_rely_on_it() {
         assert_eq!((quiet.code, quiet.err.as_str()), (0, ""), "{quiet:?}");
     }
     for words in [&["line", "k"][..], &["keys"], &["bench", "free", "--seconds", "1"]] {
-        store.says(words);
+        store.output(words);
     }
 }
 
@@ -346,8 +346,8 @@ fn every_kind_of_redis_keeps_locks() {
             "{end:?}"
         );
         assert!(end.err.starts_with("tenure: `k` is busy, held by tenure["), "{end:?}");
-        assert_eq!(store.says(&["next", "k"]), "1\n");
-        assert_eq!(store.says(&["keys"]), "");
+        assert_eq!(store.output(&["next", "k"]), "1\n");
+        assert_eq!(store.output(&["keys"]), "");
     }
 }
 
@@ -363,13 +363,13 @@ fn a_redlock_needs_a_majority() {
     let store = Store::at(masters.url() + "?young=trust&timeout=5s");
     let tenure = env!("CARGO_BIN_EXE_tenure");
     let words = ["run", "k", "--", "sh", "-c", "\"$0\" keys; \"$0\" line --json k", tenure];
-    let said = store.says(&words);
+    let said = store.output(&words);
     let lines: Vec<_> = said.lines().collect();
     assert_eq!((lines[1], field(lines[2], "state")), (KEY_HELD, "holding"));
     assert!(field(lines[2], "expires_in_ms").parse::<u64>().is_ok(), "{said}");
     is_refused(&store.end(&["next", "k"]), 77, "no counters");
     is_refused(&store.end(&["run", "s", "--permits", "1/3", "--", "true"]), 77, "semaphore of 3");
-    let bench = store.says(&["bench", "--seconds", "1", "--tasks", "2"]);
+    let bench = store.output(&["bench", "--seconds", "1", "--tasks", "2"]);
     assert_eq!(bench.lines().count(), 5, "{bench}");
 
     let [first, second, _] = masters.servers() else { panic!("there are three") };

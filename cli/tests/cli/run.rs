@@ -29,7 +29,7 @@ fn the_command_knows_what_it_holds() {
     let store = Store::new();
     let script = "echo $TENURE_KEY; tenure_line=$(\"$0\" line --json k); echo \"$tenure_line\"; echo $TENURE_TOKEN";
     let tenure = env!("CARGO_BIN_EXE_tenure");
-    let said = store.says(&["run", "k", "--note", "mine", "--", "sh", "-c", script, tenure]);
+    let said = store.output(&["run", "k", "--note", "mine", "--", "sh", "-c", script, tenure]);
     let lines: Vec<_> = said.lines().collect();
     assert_eq!(lines[0], "k");
     assert_eq!(field(lines[1], "token"), lines[2]);
@@ -140,7 +140,7 @@ fn a_script_that_names_no_interpreter_runs_in_a_shell() {
     let store = Store::new();
     write(&store.path("script"), "echo ran $1; exit 0", 0o755);
     let path = store.path("script").display().to_string();
-    assert_eq!(store.says(&["run", "k", "--", &path, "well"]), "ran well\n");
+    assert_eq!(store.output(&["run", "k", "--", &path, "well"]), "ran well\n");
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn a_run_inside_a_run_of_the_same_key_is_refused() {
         (&["run", "k", "--permits", "1/2"], "k --permits 1/2"),
     ] {
         let script = inner(words);
-        assert_eq!(store.says(&[outer, &["--", "sh", "-c", &script]].concat()), "inner\n");
+        assert_eq!(store.output(&[outer, &["--", "sh", "-c", &script]].concat()), "inner\n");
     }
     // With --no-wait it is busy.
     let script = inner("k --no-wait");
@@ -176,7 +176,7 @@ fn a_run_inside_a_run_of_the_same_key_is_refused() {
     // On another store it is another lock.
     std::fs::create_dir(store.path("other")).unwrap();
     let script = format!("TENURE_ON=file:'{}' {}", store.path("other").display(), inner("k"));
-    assert_eq!(store.says(&["run", "k", "--", "sh", "-c", &script]), "inner\n");
+    assert_eq!(store.output(&["run", "k", "--", "sh", "-c", &script]), "inner\n");
 }
 
 #[test]
@@ -296,7 +296,7 @@ pub(crate) fn begins_after_all_are_gone(store: &Store, script: &str, count: usiz
     let pids = pids(&store.log());
     let next = store.start(&["run", "k", "--", "sh", "-c", CHECK]);
     store.line_has("k", 2);
-    assert!(store.says(&["break", "k", "--holder"]).contains("was asked to leave"));
+    assert!(store.output(&["break", "k", "--holder"]).contains("was asked to leave"));
     assert!(store.line("k").len() <= 2);
     assert_eq!(next.end().code, 0);
     assert!(!store.log().contains("overlap"), "{}", store.log());
@@ -311,7 +311,7 @@ fn a_polite_command_may_take_its_time() {
         "trap 'echo tidied >>$LOG; exit 0' TERM; echo ready >>$LOG; while :; do sleep 0.05; done";
     let run = store.start(&["run", "k", "--kill-after", "1h", "--", "sh", "-c", script]);
     store.log_has("ready");
-    store.says(&["break", "k", "--holder"]);
+    store.output(&["break", "k", "--holder"]);
     assert_eq!(run.end().code, 79);
     assert!(store.log().contains("tidied"));
 }
@@ -325,7 +325,7 @@ fn the_letters_of_flock_are_known() {
     let store = Store::new();
     let holder = store.start(&["run", "-s", "k", "--", "sleep", "600"]);
     store.line_has("k", 1);
-    assert_eq!(store.says(&["run", "-s", "k", "--", "echo", "beside"]), "beside\n");
+    assert_eq!(store.output(&["run", "-s", "k", "--", "echo", "beside"]), "beside\n");
     for (letters, code) in [
         (&["-n"][..], 75),
         (&["-xn"], 75),
@@ -362,7 +362,7 @@ fn a_command_that_must_not_be_killed_is_not() {
     // It was broken, and its place is kept until it has ended.
     let run = store.start(&words);
     eventually("a process", || pids(&store.log()).len() == 1);
-    store.says(&["break", "k"]);
+    store.output(&["break", "k"]);
     let next = store.start(&["run", "k", "--", "sh", "-c", "echo next >>$LOG"]);
     store.line_has("k", 2);
     std::fs::write(store.path("log.end"), "").unwrap();
@@ -389,6 +389,6 @@ fn a_command_that_must_not_be_killed_is_not() {
 fn a_command_blocks_no_signals_that_its_starter_does_not() {
     let words = ["grep", "SigBlk", "/proc/self/status"];
     let alone = end(Command::new(words[0]).args(&words[1..]));
-    let under_a_lock = Store::new().says(&[&["run", "k", "--"], &words[..]].concat());
+    let under_a_lock = Store::new().output(&[&["run", "k", "--"], &words[..]].concat());
     assert_eq!(under_a_lock, alone.out);
 }

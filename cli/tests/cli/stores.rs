@@ -232,7 +232,7 @@ fn a_store_where_no_directory_can_be_made() {
 #[test]
 fn a_process_that_keeps_a_file_of_the_store_locked_is_named() {
     let store = Store::new();
-    store.says(&["run", "k", "--", "true"]);
+    store.output(&["run", "k", "--", "true"]);
     let books = fs::read_dir(store.path("store").join("books")).unwrap();
     let books: Vec<File> = books.map(|book| File::open(book.unwrap().path()).unwrap()).collect();
     for book in &books {

@@ -224,7 +224,7 @@ fn the_others_answer_as_in_a_pipe() {
 #[test]
 fn events_are_watched_until_the_interrupt() {
     let store = Store::new();
-    store.says(&["run", "k", "--", "true"]);
+    store.output(&["run", "k", "--", "true"]);
     let mut pty = tenure(&store, &["watch", "k"]);
     pty.shows("watching");
     let _holder = store.start(&["run", "k", "--", "sleep", "600"]);

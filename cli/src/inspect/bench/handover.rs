@@ -33,13 +33,13 @@ pub(crate) fn partner(at: &Address, args: &Partner) -> Result<u8, Failure> {
 }
 
 /// A process or thread that waits for the lock at each request.
-struct Other {
-    asks: Option<Box<dyn Write>>,
+struct Waiter {
+    requests: Option<Box<dyn Write>>,
     answers: Box<dyn BufRead>,
-    life: Life,
+    runner: Runner,
 }
 
-enum Life {
+enum Runner {
     Process(Child),
     Thread(Option<JoinHandle<()>>),
 }
@@ -47,26 +47,26 @@ enum Life {
 pub(super) fn handover(bench: &Bench) -> Result<Outcome, Failure> {
     let key = bench.key("handover");
     let started = if bench.is_shared() { process(&bench.url, &key) } else { task(bench, &key) };
-    let mut other = started.map_err(|error| failed(&error))?;
+    let mut waiter = started.map_err(|error| failed(&error))?;
     let began = Instant::now();
     let mut times_ns = Vec::new();
     while began.elapsed() < bench.time {
-        times_ns.push(once(&bench.locks, &key, &mut other)?);
+        times_ns.push(once(&bench.locks, &key, &mut waiter)?);
     }
     Ok(Outcome::new("handover", began.elapsed(), times_ns))
 }
 
-fn once(locks: &Locks, key: &str, other: &mut Other) -> Result<u64, Failure> {
+fn once(locks: &Locks, key: &str, waiter: &mut Waiter) -> Result<u64, Failure> {
     let guard = block_on(locks.mutex(key).lock())?;
-    other.ask().map_err(|error| failed(&error))?;
+    waiter.request().map_err(|error| failed(&error))?;
     if locks.guarantees().fair {
-        other.stands_in_line(locks, key)?;
+        waiter.joins_the_line(locks, key)?;
     } else {
         thread::sleep(TRIES_AFTER);
     }
     let released_ns = now_ns();
     block_on(guard.release())?;
-    let held_ns = other.answer().map_err(|error| failed(&error))?;
+    let held_ns = waiter.answer().map_err(|error| failed(&error))?;
     Ok(held_ns.saturating_sub(released_ns))
 }
 
@@ -74,38 +74,38 @@ fn failed(error: &io::Error) -> Failure {
     Failure::new(REFUSED, format!("the second process of the hand-over failed: {error}"))
 }
 
-fn process(url: &str, key: &str) -> io::Result<Other> {
+fn process(url: &str, key: &str) -> io::Result<Waiter> {
     let mut process = own_executable()?
         .args(["bench-partner", "--", key])
         .env(VARIABLE, url)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()?;
-    let gone = || io::Error::other("it has no pipes");
-    let asks = Box::new(process.stdin.take().ok_or_else(gone)?);
+    let gone = || io::Error::other("it has no pipe");
+    let requests = Box::new(process.stdin.take().ok_or_else(gone)?);
     let answers = Box::new(BufReader::new(process.stdout.take().ok_or_else(gone)?));
-    Ok(Other { asks: Some(asks), answers, life: Life::Process(process) })
+    Ok(Waiter { requests: Some(requests), answers, runner: Runner::Process(process) })
 }
 
 /// Starts a thread as the partner, for a store that only this process sees.
-fn task(bench: &Bench, key: &str) -> io::Result<Other> {
-    let (asked, asks): (PipeReader, PipeWriter) = io::pipe()?;
+fn task(bench: &Bench, key: &str) -> io::Result<Waiter> {
+    let (requested, requests): (PipeReader, PipeWriter) = io::pipe()?;
     let (answers, answer): (PipeReader, PipeWriter) = io::pipe()?;
     let (locks, key) = (bench.locks.clone(), key.to_owned());
     let thread = thread::spawn(move || {
-        let _ = serve(&locks, &key, asked, answer); // a closed pipe reports a failure
+        let _ = serve(&locks, &key, requested, answer); // a closed pipe reports a failure
     });
-    let (asks, answers) = (Some(Box::new(asks) as _), Box::new(BufReader::new(answers)));
-    Ok(Other { asks, answers, life: Life::Thread(Some(thread)) })
+    let (requests, answers) = (Some(Box::new(requests) as _), Box::new(BufReader::new(answers)));
+    Ok(Waiter { requests, answers, runner: Runner::Thread(Some(thread)) })
 }
 
 fn serve(
     locks: &Locks,
     key: &str,
-    mut asks: impl Read,
+    mut requests: impl Read,
     mut answers: impl Write,
 ) -> Result<(), Failure> {
-    while asks.read(&mut [0])? > 0 {
+    while requests.read(&mut [0])? > 0 {
         let guard = block_on(locks.mutex(key).lock())?;
         let held_ns = now_ns();
         block_on(guard.release())?;
@@ -115,21 +115,21 @@ fn serve(
     Ok(())
 }
 
-impl Other {
-    fn ask(&mut self) -> io::Result<()> {
-        let asks = self.asks.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
-        asks.write_all(b"!")?;
-        asks.flush()
+impl Waiter {
+    fn request(&mut self) -> io::Result<()> {
+        let requests = self.requests.as_mut().ok_or(io::ErrorKind::BrokenPipe)?;
+        requests.write_all(b"!")?;
+        requests.flush()
     }
 
-    fn stands_in_line(&mut self, locks: &Locks, key: &str) -> Result<(), Failure> {
+    fn joins_the_line(&mut self, locks: &Locks, key: &str) -> Result<(), Failure> {
         let began = Instant::now();
         while block_on(locks.line(key))?.len() < 2 {
             if self.is_gone() {
                 return Err(failed(&io::Error::other("it has ended")));
             }
             if began.elapsed() > LOOK_MAX {
-                return Err(failed(&io::Error::other("it does not come into the line")));
+                return Err(failed(&io::Error::other("it does not join the line")));
             }
             thread::sleep(LOOK_EVERY);
         }
@@ -143,22 +143,22 @@ impl Other {
     }
 
     fn is_gone(&mut self) -> bool {
-        match &mut self.life {
-            Life::Process(process) => !matches!(process.try_wait(), Ok(None)),
-            Life::Thread(thread) => thread.as_ref().is_none_or(JoinHandle::is_finished),
+        match &mut self.runner {
+            Runner::Process(process) => !matches!(process.try_wait(), Ok(None)),
+            Runner::Thread(thread) => thread.as_ref().is_none_or(JoinHandle::is_finished),
         }
     }
 }
 
-impl Drop for Other {
+impl Drop for Waiter {
     fn drop(&mut self) {
         // The partner ends when its input closes.
-        self.asks = None;
-        match &mut self.life {
-            Life::Process(process) => {
+        self.requests = None;
+        match &mut self.runner {
+            Runner::Process(process) => {
                 let _ = process.wait(); // it is reaped, or was before
             }
-            Life::Thread(thread) => {
+            Runner::Thread(thread) => {
                 let _ = thread.take().map(JoinHandle::join); // its panic was printed already
             }
         }
