@@ -190,4 +190,24 @@ mod tests {
     fn the_command_line_is_consistent() {
         command().debug_assert();
     }
+
+    #[test]
+    fn help_names_the_engines_of_this_build_and_no_others() {
+        let mut all = command();
+        let help = all.render_long_help().to_string().to_lowercase();
+        let subs: Vec<_> = all.get_subcommands().cloned().collect();
+        let subs =
+            subs.into_iter().map(|mut sub| sub.render_long_help().to_string().to_lowercase());
+        let subs: String = subs.collect();
+        for (name, is_built) in [
+            ("etcd", cfg!(feature = "etcd")),
+            ("file:", cfg!(feature = "file")),
+            ("mongodb", cfg!(feature = "mongodb")),
+            ("redis", cfg!(feature = "redis")),
+            ("zookeeper", cfg!(feature = "zookeeper")),
+        ] {
+            assert_eq!(help.contains(name), is_built, "{name}");
+            assert!(is_built || !subs.contains(name), "{name}");
+        }
+    }
 }
