@@ -381,6 +381,5 @@ fn a_redlock_needs_a_majority() {
     second.kill().unwrap();
     let end = store.end(&["run", "k", "--", "true"]);
     is_refused(&end, 69, "no majority of 127.0.0.1:");
-    let both = format!("(and so with 127.0.0.1:{})", second.port());
-    assert!(end.err.contains(&at[0]) && end.err.contains(&both), "{end:?}");
+    assert!(at.iter().all(|server| end.err.contains(server)), "{end:?}");
 }

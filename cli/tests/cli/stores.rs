@@ -57,7 +57,7 @@ fn stores_that_are_none() {
         ("file:~/locks", 64, "`~` is a home only where a shell expands it"),
         ("redis+unix:~/locks", 64, "`~` is a home only where a shell expands it"),
         ("etcds://h?ca=~/ca.pem", 64, "`~` is a home only where a shell expands it"),
-        ("redis://h ", 64, "leave that out"),
+        ("redis://h ", 64, "the URL of a store begins or ends with"),
     ] {
         for words in [&["keys"][..], &["run", "k", "--", "true"], &["next", "k"]] {
             is_refused(&store.end(&[&["--on", url], words].concat()), code, with);
@@ -101,7 +101,7 @@ fn servers_that_cannot_be_reached_are_named() {
     for scheme in ["redlock", "etcd", "zookeeper"] {
         let url = format!("{scheme}://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3");
         let end = store.end(&["--on", &url, "keys"]);
-        is_refused(&end, 69, "(and so with 127.0.0.1:");
+        is_refused(&end, 69, "127.0.0.1:");
         for port in 1..=3 {
             assert!(end.err.contains(&format!("127.0.0.1:{port}")), "{}", end.err);
         }
