@@ -1,4 +1,4 @@
-//! A claim: what a command asks for, and how long it waits for it.
+//! A claim: the lock that a command requests, and the wait for it.
 
 use std::future::pending;
 use std::io;
@@ -12,60 +12,57 @@ use tenure::{
 use tenure_kit::duration::brief;
 
 use crate::failure::{BUSY, Failure, LOST, UNREACHABLE, say};
-use crate::outage::{PAUSE_FIRST, PAUSE_MAX, Patience};
+use crate::progress::WaitDisplay;
+use crate::retry_budget::{PAUSE_FIRST, PAUSE_MAX, RetryBudget};
 use crate::screen::{printable, quoted};
-use crate::signals::Signals;
 use crate::store::SETTLE_MAX;
-use crate::waiting::Waiting;
+use crate::supervisor::signals::Signals;
 
-/// A store that has not confirmed a release by then is believed to be gone.
+/// Time limit of a release.
 const RELEASE_MAX: Duration = Duration::from_secs(5);
 
-/// A life that is longer by less than this is what was asked for.
+/// Ignore rounding of the ttl below this.
 const TTL_ROUNDED: Duration = Duration::from_millis(100);
 
-/// What is asked for.
+/// How the key is locked.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Share {
-    /// To be alone.
-    Alone,
-    /// The office of a leader.
-    Office,
-    /// To be there beside others who share.
+pub(crate) enum LockMode {
+    Exclusive,
+    Leader,
     Shared,
-    /// So many permits of so many.
+    /// This number of permits, and the number that exist.
     Permits(u32, u32),
 }
 
-impl Share {
-    /// How a ticket says it.
-    pub(crate) fn of_ticket(self) -> tenure::Result<tenure::Share> {
+impl LockMode {
+    /// The share of a ticket in this mode.
+    pub(crate) fn share(self) -> tenure::Result<tenure::Share> {
         match self {
-            Self::Alone | Self::Office => Ok(tenure::Share::WHOLE),
+            Self::Exclusive | Self::Leader => Ok(tenure::Share::WHOLE),
             Self::Shared => Ok(tenure::Share::READER),
             Self::Permits(take, of) => tenure::Share::new(take, of),
         }
     }
 }
 
-/// A share of a key, on these terms.
+/// A request for a lock, with its options.
 #[derive(Debug)]
 pub(crate) struct Claim<'a> {
     pub(crate) key: &'a str,
-    pub(crate) share: Share,
+    pub(crate) mode: LockMode,
     pub(crate) ttl: Option<Duration>,
-    pub(crate) patience: Patience,
+    pub(crate) budget: RetryBudget,
     pub(crate) note: Option<&'a str>,
 }
 
-/// What was got.
-pub(crate) struct Held {
+/// A lock that is held.
+pub(crate) struct HeldLock {
     guard: Guard,
-    /// What a sentence calls where it is held.
+    /// The store's name for messages.
     store: String,
 }
 
-impl Deref for Held {
+impl Deref for HeldLock {
     type Target = Guard;
 
     fn deref(&self) -> &Guard {
@@ -73,13 +70,13 @@ impl Deref for Held {
     }
 }
 
-impl Held {
-    /// What a sentence calls where it is held.
+impl HeldLock {
+    /// The store's name for messages.
     pub(crate) fn store(&self) -> &str {
         &self.store
     }
 
-    /// Gives it back. Fails if it was lost before.
+    /// Releases the lock. Fails if it was lost before.
     pub(crate) fn release(self, signals: &mut Signals) -> Result<(), Failure> {
         let key = quoted(self.guard.key().as_str());
         let trouble = match signals.within(RELEASE_MAX, self.guard.release())? {
@@ -91,22 +88,23 @@ impl Held {
             }
             Ok(Some(Err(error))) => error.to_string(),
             Ok(None) => format!("{} does not answer", self.store),
-            // Or somebody does not want to wait for a store that does not answer.
+            // Released, or a signal asked this process to end.
             Ok(Some(Ok(()))) | Err(_) => return Ok(()),
         };
-        say(&format!("{key}: {trouble}; the lock is free once its life in the store is over"));
+        say(&format!("{key}: {trouble}; the lock is free once its lease in the store has ended"));
         Ok(())
     }
 
-    /// Gives back what is lost: if the store still has it, the next need not wait for its end.
+    /// Releases a lost lock: if the store still has its ticket, the next waiter need not wait for
+    /// the end of its lease.
     pub(crate) fn let_go(self, signals: &mut Signals) {
-        let _as_was_said = signals.within(SETTLE_MAX, self.guard.release());
+        let _ = signals.within(SETTLE_MAX, self.guard.release()); // the loss was reported already
     }
 }
 
-/// How one stand in the line ended.
-enum Stand {
-    Held(Held),
+/// The end of one stay in the line.
+enum Stay {
+    Held(HeldLock),
     /// The store has lost the line.
     Forgotten,
 }
@@ -116,19 +114,23 @@ impl Claim<'_> {
         self.ttl.unwrap_or(TTL_DEFAULT)
     }
 
-    /// Waits for it, and leaves the line when a signal says so or the wait is in vain. Stands in line
-    /// again, after a pause that grows, where the store has lost the line.
-    pub(crate) fn acquire(&self, signals: &mut Signals, locks: &Locks) -> Result<Held, Failure> {
-        let (mut pause, mut said) = (PAUSE_FIRST, self.patience.is_quiet());
+    /// Waits for the lock; leaves the line at a signal or a time-out. If the store has lost the
+    /// line, joins it again after a pause that grows.
+    pub(crate) fn acquire(
+        &self,
+        signals: &mut Signals,
+        locks: &Locks,
+    ) -> Result<HeldLock, Failure> {
+        let (mut pause, mut reported) = (PAUSE_FIRST, self.budget.is_quiet());
         loop {
-            match self.stand(signals, locks)? {
-                Stand::Held(held) => return Ok(held),
-                Stand::Forgotten => {}
+            match self.stay(signals, locks)? {
+                Stay::Held(held) => return Ok(held),
+                Stay::Forgotten => {}
             }
-            if !said {
-                said = true;
+            if !reported {
+                reported = true;
                 let (key, store) = (quoted(self.key), &locks.guarantees().store);
-                say(&format!("{store} has lost the line of {key}: standing in line again"));
+                say(&format!("{store} has lost the line of {key}: joining it again"));
             }
             if let Err(signal) = signals.within(pause, pending::<()>())? {
                 return Err(Failure::asked(signal));
@@ -137,23 +139,23 @@ impl Claim<'_> {
         }
     }
 
-    /// Stands in line once.
-    fn stand(&self, signals: &mut Signals, locks: &Locks) -> Result<Stand, Failure> {
-        let left = self.patience.left();
-        let mut waiting = Waiting::new(locks, self.key, self.patience.is_quiet());
-        let asked = signals.until(self.ask(locks, left), |waker| waiting.look(waker));
-        drop(waiting);
-        let failure = match asked? {
+    /// Joins the line once, and waits in it.
+    fn stay(&self, signals: &mut Signals, locks: &Locks) -> Result<Stay, Failure> {
+        let left = self.budget.left();
+        let mut display = WaitDisplay::new(locks, self.key, self.budget.is_quiet());
+        let outcome = signals.until(self.lock(locks, left), |waker| display.update(waker));
+        drop(display);
+        let failure = match outcome? {
             Ok(Ok(Some(held))) => {
-                self.tell_of_a_longer_life(&held);
-                return Ok(Stand::Held(held));
+                self.report_longer_lease(&held);
+                return Ok(Stay::Held(held));
             }
-            Ok(Ok(None)) => self.in_vain(signals, locks, left)?,
+            Ok(Ok(None)) => self.busy(signals, locks, left)?,
             Ok(Err(error)) if error.is_retryable() && left.is_some() => {
                 return self.unanswered(signals, locks, error);
             }
             Ok(Err(error)) if self.is_forgotten(signals, locks, &error)? => {
-                return Ok(Stand::Forgotten);
+                return Ok(Stay::Forgotten);
             }
             Ok(Err(error)) => self.refused(locks, error),
             Err(signal) => Failure::asked(signal),
@@ -161,13 +163,13 @@ impl Claim<'_> {
         if failure.code() == UNREACHABLE {
             return Err(failure);
         }
-        // Its ticket is already on its way out: this waits until it is, unless the store is silent.
-        let _out_or_interrupted_again = signals.within(SETTLE_MAX, locks.flush())?;
+        // The ticket is leaving already: wait until it is out, unless the store is silent.
+        let _ = signals.within(SETTLE_MAX, locks.flush())?; // at a second signal, do not wait
         Err(failure)
     }
 
-    /// Whether a store that lost its data has forgotten this ticket. A break takes out one ticket,
-    /// and those with smaller numbers stay.
+    /// Whether the store has lost its data and with it this ticket. A break removes one ticket, and
+    /// those with smaller numbers stay.
     fn is_forgotten(
         &self,
         signals: &mut Signals,
@@ -181,30 +183,32 @@ impl Claim<'_> {
         )
     }
 
-    /// Whoever chose a ttl counts on it that the lock is free so soon after a crash.
-    fn tell_of_a_longer_life(&self, held: &Held) {
-        let (Some(asked), Some(life)) = (self.ttl, held.life()) else { return };
-        if life < asked + TTL_ROUNDED || self.patience.is_quiet() {
+    /// Warns if the store grants a longer lease than the requested ttl: the user expects that the
+    /// lock is free that soon after a crash.
+    fn report_longer_lease(&self, held: &HeldLock) {
+        let (Some(requested), Some(life)) = (self.ttl, held.life()) else { return };
+        if life < requested + TTL_ROUNDED || self.budget.is_quiet() {
             return;
         }
-        // A part of it is over.
+        // Rounded up to seconds: a part of the lease is over already.
         let life = Duration::from_secs(life.as_secs() + u64::from(life.subsec_nanos() > 0));
         let (key, store, life) = (quoted(self.key), &held.store, brief(life));
         say(&format!(
-            "after a crash {key} stays locked for about {life}, and not for {asked:?}: {store}, or an option of its URL, allows no shorter ttl"
+            "after a crash {key} stays locked for about {life}, and not for {requested:?}: {store}, \
+             or an option of its URL, allows no shorter ttl"
         ));
     }
 
-    /// A mistake in the words is told before the store is asked.
+    /// Checks the arguments before the store is used.
     pub(crate) fn check(&self) -> Result<(), Failure> {
         Key::new(self.key)?;
         Note::new(self.note.unwrap_or_default())?;
-        self.share.of_ticket()?;
+        self.mode.share()?;
         Ok(())
     }
 
-    /// While the ticket is on its way out, the store is asked once more: it may tell what the time was too short to hear,
-    /// for example who keeps a file locked. Then it does not let the ticket out, either.
+    /// Asks the store once more while the ticket is leaving: there may be a more exact error than
+    /// the time-out, for example which process keeps a file locked.
     fn unanswered<T>(
         &self,
         signals: &mut Signals,
@@ -212,7 +216,8 @@ impl Claim<'_> {
         error: Error,
     ) -> Result<T, Failure> {
         let mut reason = error;
-        let _out_or_interrupted_again = signals.within(SETTLE_MAX, async {
+        // At a second signal, do not wait.
+        let _ = signals.within(SETTLE_MAX, async {
             match locks.line(self.key).await {
                 Ok(_) => locks.flush().await,
                 Err(error) => reason = error,
@@ -221,32 +226,34 @@ impl Claim<'_> {
         Err(reason.into())
     }
 
-    async fn ask(&self, locks: &Locks, wait: Option<Duration>) -> Result<Option<Held>> {
+    async fn lock(&self, locks: &Locks, wait: Option<Duration>) -> Result<Option<HeldLock>> {
         let (key, ttl) = (self.key, self.ttl());
         let note = self.note.unwrap_or_default();
-        let guard = match (self.share, wait) {
-            (Share::Alone, None) => Some(locks.mutex(key).ttl(ttl).note(note).lock().await?),
-            (Share::Alone, Some(time)) => {
+        let guard = match (self.mode, wait) {
+            (LockMode::Exclusive, None) => Some(locks.mutex(key).ttl(ttl).note(note).lock().await?),
+            (LockMode::Exclusive, Some(time)) => {
                 locks.mutex(key).ttl(ttl).note(note).try_lock_for(time).await?
             }
-            (Share::Office, _) => Some(locks.election(key).ttl(ttl).note(note).campaign().await?),
-            (Share::Shared, None) => Some(locks.rwlock(key).ttl(ttl).note(note).read().await?),
-            (Share::Shared, Some(time)) => {
+            (LockMode::Leader, _) => {
+                Some(locks.election(key).ttl(ttl).note(note).campaign().await?)
+            }
+            (LockMode::Shared, None) => Some(locks.rwlock(key).ttl(ttl).note(note).read().await?),
+            (LockMode::Shared, Some(time)) => {
                 locks.rwlock(key).ttl(ttl).note(note).try_read_for(time).await?
             }
-            (Share::Permits(take, of), None) => {
+            (LockMode::Permits(take, of), None) => {
                 Some(locks.semaphore(key, of).ttl(ttl).note(note).acquire_many(take).await?)
             }
-            (Share::Permits(take, of), Some(time)) => {
+            (LockMode::Permits(take, of), Some(time)) => {
                 let permits = locks.semaphore(key, of).ttl(ttl).note(note);
                 permits.try_acquire_many_for(take, time).await?
             }
         };
-        Ok(guard.map(|guard| Held { guard, store: locks.guarantees().store.clone() }))
+        Ok(guard.map(|guard| HeldLock { guard, store: locks.guarantees().store.clone() }))
     }
 
-    /// Says who holds it, if that can be known. Time also passes while a store says nothing.
-    fn in_vain(
+    /// Explains a time-out: who holds the lock, or that the store did not answer.
+    fn busy(
         &self,
         signals: &mut Signals,
         locks: &Locks,
@@ -259,33 +266,32 @@ impl Claim<'_> {
             Ok(Some(Err(error))) if waited.is_some() && error.is_retryable() => {
                 return Ok(error.into());
             }
-            Ok(None) if let Some(wait) = self.patience.wait().filter(|wait| !wait.is_zero()) => {
+            Ok(None) if let Some(wait) = self.budget.wait() => {
                 let (key, waited) = (quoted(self.key), brief(wait));
                 let store = &locks.guarantees().store;
-                let sentence =
-                    format!("waited {waited} in vain for {key}: {store} does not answer");
+                let sentence = format!("waited {waited} for {key}: {store} does not answer");
                 return Ok(Failure::new(UNREACHABLE, sentence));
             }
             _ => Vec::new(),
         };
         let by = self.in_the_way(&line);
         let key = quoted(self.key);
-        let sentence = match self.patience.wait() {
-            Some(wait) => format!("{key} is busy{by}: waited {} in vain", brief(wait)),
+        let sentence = match self.budget.wait() {
+            Some(wait) => format!("{key} is busy{by}: timed out after {}", brief(wait)),
             None => format!("{key} is busy{by}"),
         };
         Ok(Failure::new(BUSY, sentence))
     }
 
-    /// Who keeps this share out: those who hold, or, if it would fit beside them, whoever waits ahead for more.
+    /// Names the first holder, and the first waiter if this share would fit beside the holders.
     fn in_the_way(&self, line: &[(Ticket, Place)]) -> String {
-        let of = |standing| line.iter().filter(move |(_, place)| place.state == standing);
+        let of = |state| line.iter().filter(move |(_, place)| place.state == state);
         let taken: u64 =
             of(TicketState::Holding).map(|(ticket, _)| u64::from(ticket.share.take())).sum();
-        let fits = self.share.of_ticket().is_ok_and(|share| {
+        let fits = self.mode.share().is_ok_and(|share| {
             taken > 0 && taken + u64::from(share.take()) <= u64::from(share.of())
         });
-        let first = |standing| of(standing).next().map(|(ticket, _)| printable(&ticket.owner));
+        let first = |state| of(state).next().map(|(ticket, _)| printable(&ticket.owner));
         match (first(TicketState::Holding), first(TicketState::Waiting).filter(|_| fits)) {
             (Some(holder), Some(waiter)) => {
                 format!(", held by {holder}, and {waiter} waits ahead for more than is free")
@@ -295,17 +301,18 @@ impl Claim<'_> {
         }
     }
 
-    /// A waiter who was broken has not lost what it never had.
+    /// Explains a refusal. A broken waiter gets [`BUSY`]: it has lost no lock.
     fn refused(&self, locks: &Locks, error: Error) -> Failure {
         if error.kind() != ErrorKind::Lost {
             return error.into();
         }
         let key = quoted(self.key);
         let sentence = if locks.guarantees().liveness == Liveness::Kernel {
-            format!("somebody took this ticket out of the line of {key}")
+            format!("a break removed this ticket from the line of {key}")
         } else {
             format!(
-                "this ticket was taken out of the line of {key}, by a break, by an operator of the store, or by a store that has lost its data"
+                "this ticket was removed from the line of {key} by a break, by an operator of the \
+                 store, or by a store that lost its data"
             )
         };
         Failure::new(BUSY, sentence)

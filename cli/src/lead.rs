@@ -1,4 +1,4 @@
-//! `tenure lead`: a command runs wherever its election is won.
+//! `tenure lead`: a command runs on the machine that wins the election.
 
 use std::ffi::OsString;
 use std::future::pending;
@@ -7,57 +7,56 @@ use std::time::{Duration, Instant};
 use tenure::Locks;
 use tenure_kit::duration::{self, brief};
 
-use crate::claim::{Claim, Held, Share};
-use crate::failure::{BUSY, Failure, UNREACHABLE, say, tell};
-use crate::look_up;
-use crate::nested;
-use crate::outage::Patience;
+use crate::claim::{Claim, HeldLock, LockMode};
+use crate::failure::{BUSY, Failure, UNREACHABLE, say, say_if};
+use crate::retry_budget::RetryBudget;
 use crate::run::open;
 use crate::screen::quoted;
-use crate::signals::Signals;
 use crate::store::{Address, close};
-use crate::supervise::{End, OnLost, Work, keeper, supervise};
+use crate::supervisor::signals::Signals;
+use crate::supervisor::supervise::{OnLost, Outcome, Work, spare_keeper, supervise};
+use crate::supervisor::{look_up, nested};
 
-/// Between two campaigns while the store does not answer.
+/// First and longest pause between two campaigns while the store does not answer.
 const PAUSE_FIRST: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
 /// Runs a command while leading, and campaigns again on a loss.
 ///
-/// Start it on several machines: the command runs on one of them at a time. If that one loses the lead, its
-/// command is ended before another one's begins, and it stands for election again. If the command ends by
-/// itself, so does tenure, with the command's exit code, and the next in line leads. A store that goes away once
-/// tenure runs is waited for.
+/// Start it on several machines: the command runs on one of them at a time. If that machine loses
+/// the lead, its command is ended before the next leader's begins, and it campaigns again. If the
+/// command ends by itself, tenure exits with the command's exit code, and the next in line leads.
+/// If the store becomes unreachable, tenure waits for it.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 Example:
   tenure lead scheduler --note \"$HOSTNAME:8080\" -- ./scheduler
 
-Who leads is the front of the line:
+The leader is the front of the line:
   tenure line scheduler")]
 pub(crate) struct Args {
-    /// What is led.
+    /// The key of the election.
     ///
-    /// A key that begins with `-` stands behind `--`: `tenure lead -- KEY -- CMD`.
+    /// A key that begins with `-` stands after `--`: `tenure lead -- KEY -- CMD`.
     #[arg(hide_short_help = true)]
     key: String,
-    /// What others see beside it in the line: an address, say.
+    /// A text that others see in the line, for example an address.
     #[arg(long, value_name = "TEXT")]
     note: Option<String>,
     /// How long a lease outlives a crash [default: 30s].
     ///
-    /// Only where the store keeps leases: a lead in a file store ends with its keeper. A store may
-    /// grant another time: etcd and ZooKeeper have a shortest lease of a few seconds. `tenure line` shows
-    /// what is left of it.
+    /// Only where the store keeps leases; another lead ends with its keeper. A store may
+    /// grant another time, for example because it has a minimum of a few seconds. `tenure line`
+    /// shows the remaining time.
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     ttl: Option<Duration>,
-    /// How long the command may take to end when the lead is lost.
+    /// The time from TERM to KILL on a loss.
     #[arg(long, value_name = "TIME", value_parser = duration::parse, default_value = "5s")]
     kill_after: Duration,
-    /// Says when it leads, and how the command ended.
+    /// Reports the lead and the end of the command.
     #[arg(short, long)]
     verbose: bool,
-    /// The command, and its own words.
+    /// The command and its arguments.
     #[arg(last = true, required = true, value_name = "CMD", hide_short_help = true)]
     command: Vec<OsString>,
 }
@@ -67,26 +66,29 @@ pub(crate) fn lead(at: &Address, args: &Args) -> Result<u8, Failure> {
     let url = at.url()?;
     let claim = Claim {
         key: &args.key,
-        share: Share::Office,
+        mode: LockMode::Leader,
         ttl: args.ttl,
-        patience: Patience::new(None, at.quiet),
+        budget: RetryBudget::new(None, at.quiet),
         note: args.note.as_deref(),
     };
     claim.check()?;
-    let mut signals = Signals::hear()?;
-    let opened = open(at, &url, &claim.patience, &mut signals)?;
+    let mut signals = Signals::install()?;
+    let opened = open(at, &url, &claim.budget, &mut signals)?;
     let locks = &opened.locks;
-    let kill_after = args.kill_after;
-    let lifeline = opened.lifeline.as_ref();
-    let (command, on_lost) = (&args.command, OnLost::Stop);
-    let work = Work { command, url: &url, kill_after, on_lost, lifeline };
-    nested::refuse(&mut signals, locks, &args.key, claim.share.of_ticket()?)?;
+    let work = Work {
+        command: &args.command,
+        url: &url,
+        kill_after: args.kill_after,
+        on_lost: OnLost::Stop,
+        lifeline: opened.lifeline.as_ref(),
+    };
+    nested::refuse(&mut signals, locks, &args.key, claim.mode.share()?)?;
     let outcome = serve(&claim, &work, args.verbose, &mut signals, locks);
     close(&mut signals, locks, &outcome);
     outcome
 }
 
-/// Leads, again and again, until the command has ended by itself.
+/// Leads, again after each loss, until the command has ended by itself.
 fn serve(
     claim: &Claim<'_>,
     work: &Work<'_>,
@@ -95,45 +97,46 @@ fn serve(
     locks: &Locks,
 ) -> Result<u8, Failure> {
     loop {
-        let (began, idle) = (Instant::now(), keeper()?);
-        let seat = campaign(claim, signals, locks)?;
-        tell(verbose, || {
-            let (key, token) = (quoted(claim.key), seat.token());
-            let (store, waited) = (seat.store(), brief(began.elapsed()));
+        let (began, spare) = (Instant::now(), spare_keeper()?);
+        let lead = campaign(claim, signals, locks)?;
+        say_if(verbose, || {
+            let (key, token) = (quoted(claim.key), lead.token());
+            let (store, waited) = (lead.store(), brief(began.elapsed()));
             format!("{key} is led in {store} after {waited}, with token {token}")
         });
-        match supervise(signals, Some(idle), &seat, work)? {
-            End::Done(ending, _burial) => {
-                tell(verbose, || ending.to_string());
-                seat.release(signals)?;
-                return Failure::like(ending);
+        match supervise(signals, Some(spare), &lead, work)? {
+            Outcome::Done(reason, _keeper) => {
+                say_if(verbose, || reason.to_string());
+                lead.release(signals)?;
+                return Failure::like(reason);
             }
-            End::NeverRan { asked } => {
-                seat.release(signals)?;
+            Outcome::NeverRan { asked } => {
+                lead.release(signals)?;
                 return Err(Failure::asked(asked));
             }
-            // Nothing of the command is left: now another may lead. Closing the store waits for that.
-            End::Lost { asked: Some(signal), code: _ } => return Err(Failure::asked(signal)),
-            End::Lost { asked: None, code: _ } => {
-                seat.let_go(signals);
+            // All processes of the command are gone, so the next leader may begin. Closing the
+            // store waits for the release.
+            Outcome::Lost { asked: Some(signal) } => return Err(Failure::asked(signal)),
+            Outcome::Lost { asked: None } => {
+                lead.let_go(signals);
                 say(&format!("campaigning for {} again", quoted(claim.key)));
             }
         }
     }
 }
 
-/// Campaigns until it is won, through outages of the store, and however often its ticket is broken.
-fn campaign(claim: &Claim<'_>, signals: &mut Signals, locks: &Locks) -> Result<Held, Failure> {
+/// Campaigns until the election is won, also through outages and breaks.
+fn campaign(claim: &Claim<'_>, signals: &mut Signals, locks: &Locks) -> Result<HeldLock, Failure> {
     let mut pause = PAUSE_FIRST;
     loop {
         let began = Instant::now();
         let failure = match claim.acquire(signals, locks) {
-            Ok(seat) => return Ok(seat),
+            Ok(lead) => return Ok(lead),
             Err(failure) if [BUSY, UNREACHABLE].contains(&failure.code()) => failure,
             Err(failure) => return Err(failure),
         };
         if began.elapsed() > PAUSE_MAX {
-            // It stood in line, so the trouble is a new one.
+            // The ticket was in the line meanwhile, so this failure begins a new outage.
             pause = PAUSE_FIRST;
         }
         if pause == PAUSE_FIRST {

@@ -1,69 +1,44 @@
-//! The command `tenure`: locks for the shell, and a look at who holds what.
+//! The command `tenure`: locks for the shell, and inspection of their lines.
 
 #[cfg(not(unix))]
 compile_error!("the command `tenure` needs Unix: process groups, signals and terminals");
 
-mod alarm;
 mod args;
-mod bench;
-mod break_ticket;
-mod child;
 mod claim;
-mod count;
-mod dashed;
 mod failure;
-mod family;
-#[cfg(any(target_os = "linux", target_os = "android"))]
-mod fork;
-mod job;
-mod json;
-mod keeper;
-mod keys;
-mod late;
+mod inspect;
+mod key_after_dashes;
 mod lead;
-mod lease;
-mod leash;
-mod line;
-mod look_up;
-mod moment;
-mod nested;
-mod next;
-mod outage;
 mod pages;
-mod process;
+mod progress;
+mod retry_budget;
 mod run;
 mod screen;
-mod shim;
-mod signals;
-mod stop;
 mod store;
-mod supervise;
-mod table;
-mod task;
-mod terminal;
-mod waiting;
-mod watch;
+mod supervisor;
 
 use std::process::ExitCode;
 
 use args::{Cli, Command};
 use failure::Failure;
+use inspect::{bench, break_ticket, count, keys, line, next, watch};
+use supervisor::{keeper, shim};
 
 fn main() -> ExitCode {
-    // This program runs itself as a command's keeper, and as its first moment in a terminal.
-    let mut words = std::env::args_os().skip(1);
-    match words.next() {
-        Some(word) if word == shim::WORD => return shim::main(words),
-        Some(word) if word == keeper::WORD => return keeper::main(),
+    // `tenure` starts its own executable as a command's keeper and as its shim.
+    let mut arguments = std::env::args_os().skip(1);
+    match arguments.next() {
+        Some(first) if first == shim::ARGUMENT => return shim::main(arguments),
+        Some(first) if first == keeper::ARGUMENT => return keeper::main(),
         _ => {}
     }
-    match args::read().and_then(obey) {
+    match args::read().and_then(dispatch) {
         Ok(code) => ExitCode::from(code),
-        Err(failure) => failure.tell(),
+        Err(failure) => failure.report(),
     }
 }
 
-fn obey(cli: Cli) -> Result<u8, Failure> {
+fn dispatch(cli: Cli) -> Result<u8, Failure> {
     cli.check()?;
     let Cli { on, json, quiet, make, command } = cli;
     let at = store::Address { on, quiet, make };
@@ -77,7 +52,7 @@ fn obey(cli: Cli) -> Result<u8, Failure> {
         Command::Next(args) => next::next(&at, json, &args),
         Command::Count(args) => count::count(&at, json, &args),
         Command::Bench(args) => bench::bench(&at, json, &args),
-        Command::Completions(args) => pages::completions(&args, args::command_for_people()),
+        Command::Completions(args) => pages::completions(&args, args::visible_command()),
         Command::Man => pages::man(args::command()),
         Command::BenchPartner(args) => bench::partner(&at, &args),
     }

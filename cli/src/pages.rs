@@ -1,4 +1,4 @@
-//! Pages made from the words of the command line: completions for shells, and the manual.
+//! Pages made from the command line's definition: completions for shells, and the manual.
 
 use std::io::Write as _;
 
@@ -14,7 +14,7 @@ Examples:
   tenure completions bash > ~/.local/share/bash-completion/completions/tenure
   tenure completions fish > ~/.config/fish/completions/tenure.fish")]
 pub(crate) struct Completions {
-    /// For which shell.
+    /// The shell.
     shell: Shell,
 }
 
@@ -25,7 +25,7 @@ pub(crate) fn completions(args: &Completions, mut command: Command) -> Result<u8
     Ok(0)
 }
 
-/// One page with every command, because one page is what people search.
+/// Prints one page with all subcommands, so that users can search it.
 pub(crate) fn man(command: Command) -> Result<u8, Failure> {
     let mut command = command.disable_help_subcommand(true);
     command.build();
@@ -43,29 +43,29 @@ pub(crate) fn man(command: Command) -> Result<u8, Failure> {
     Ok(0)
 }
 
-const TWO_WORDS: &str = "<\\fIKEY\\fR> <\\fICMD\\fR>";
-const COMMAND_BEHIND: &str = "<\\fIKEY\\fR> \\-\\- <\\fICMD\\fR>...";
+const WITHOUT_DASHES: &str = "<\\fIKEY\\fR> <\\fICMD\\fR>";
+const WITH_DASHES: &str = "<\\fIKEY\\fR> \\-\\- <\\fICMD\\fR>...";
 
-/// The generator names pages that are not made, leaves out the `--` before a command, and lets lines that are laid out by
-/// hand flow together.
+/// Repairs the generated page. The generator refers to pages that do not exist, leaves out the `--`
+/// before a command, and joins the lines of examples.
 fn as_one_page(page: &str) -> String {
-    let mut by_hand = false;
+    let mut in_example = false;
     let mut lines = Vec::new();
     for line in page.lines() {
-        if by_hand && line.starts_with(".SH") {
+        if in_example && line.starts_with(".SH") {
             lines.push(".fi".to_owned());
-            by_hand = false;
+            in_example = false;
         }
         match line.strip_prefix("tenure\\-").and_then(|rest| rest.strip_suffix("(1)")) {
             _ if line == ".SH EXTRA" => {
                 lines.extend([".SH MORE".to_owned(), ".nf".to_owned()]);
-                by_hand = true;
+                in_example = true;
             }
             Some(name) => lines.push(format!("\\fBtenure {name}\\fR")),
-            None => lines.push(line.replace(TWO_WORDS, COMMAND_BEHIND)),
+            None => lines.push(line.replace(WITHOUT_DASHES, WITH_DASHES)),
         }
     }
-    if by_hand {
+    if in_example {
         lines.push(".fi".to_owned());
     }
     lines.join("\n") + "\n"
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_laid_out_by_hand_stays_so() {
+    fn examples_keep_their_lines() {
         let page = ".SH EXTRA\n  64  no sense\n  75  busy\n.SH NAME\ntenure\\-run(1)\n.SH EXTRA\nExample:\n";
         let shown = ".SH MORE\n.nf\n  64  no sense\n  75  busy\n.fi\n.SH NAME\n\\fBtenure run\\fR\n\
                      .SH MORE\n.nf\nExample:\n.fi\n";

@@ -1,15 +1,16 @@
-//! A screen is where people read: how wide it is, whether it has colours, what may be shown on it.
+//! The screen: its width and colours, and texts that are safe to show.
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal as _};
 use std::os::fd::AsFd;
 
 use rustix::fs::{FileType, OFlags};
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-/// Assumed where a terminal does not say.
+/// Width of a terminal that does not report its own.
 const COLUMNS_DEFAULT: usize = 80;
 
-/// Standard output, if it is a terminal.
+/// A terminal to write to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Screen {
     pub(crate) columns: usize,
@@ -17,7 +18,7 @@ pub(crate) struct Screen {
 }
 
 impl Screen {
-    /// `None` in a pipe or a file.
+    /// Standard output; `None` if it is a pipe or a file.
     pub(crate) fn of_output() -> Option<Self> {
         Self::of(&io::stdout())
     }
@@ -38,8 +39,8 @@ impl Screen {
         Some(Self { columns, colours: !dumb && !is_set("NO_COLOR") })
     }
 
-    /// Whether standard output was closed when this process was started, so that nobody reads it. What is opened
-    /// in its place is the null device, for reading too, which a shell never does.
+    /// Whether standard output was closed when this process started. The Rust runtime then opens
+    /// the null device for reading and writing; a shell opens it for writing only.
     pub(crate) fn output_is_closed() -> bool {
         let out = io::stdout();
         let is_null = rustix::fs::fstat(&out).is_ok_and(|stat| {
@@ -50,13 +51,13 @@ impl Screen {
         is_null && access == Ok(OFlags::RDWR)
     }
 
-    /// Whether both ends are people's.
+    /// Whether standard input and output are both terminals.
     pub(crate) fn is_interactive() -> bool {
         io::stdin().is_terminal() && io::stdout().is_terminal()
     }
 }
 
-/// A text from elsewhere that cannot move the cursor, clear the screen or turn letters around.
+/// Escapes control characters, so that a text cannot move the cursor or reverse letters.
 pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     if !text.chars().any(is_unprintable) {
         return Cow::Borrowed(text);
@@ -72,7 +73,28 @@ pub(crate) fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// A key as a sentence names it.
+/// Returns the text, cut to `columns` columns and ended by `…` if it is longer.
+pub(crate) fn cut(text: &str, columns: usize) -> String {
+    if text.width() <= columns {
+        return text.to_owned();
+    }
+    let mut short = String::new();
+    let mut room = columns.saturating_sub(1);
+    for letter in text.chars() {
+        let width = letter.width().unwrap_or(0);
+        if width > room {
+            break;
+        }
+        room -= width;
+        short.push(letter);
+    }
+    if columns > 0 {
+        short.push('…');
+    }
+    short
+}
+
+/// A key as messages show it.
 pub(crate) fn quoted(key: &str) -> String {
     format!("`{}`", printable(key))
 }
@@ -87,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_reaches_the_terminal_but_letters() {
+    fn only_letters_reach_the_terminal() {
         assert_eq!(printable("naïve 日本"), "naïve 日本");
         assert_eq!(printable("a\u{1b}[2Jb\nc\u{202e}"), "a\\u{1b}[2Jb\\nc\\u{202e}");
     }

@@ -1,63 +1,72 @@
-//! Which store is meant, and the way to it.
+//! The store: its URL, and opening it.
 
 use std::env;
-use std::ffi::OsString;
-use std::fs;
-use std::iter;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::time::Duration;
+#[cfg(feature = "file")]
+use std::{ffi::OsString, fs, os::unix::fs::MetadataExt as _};
 
 use rustix::process::geteuid;
 use tenure::Locks;
 use tenure::blocking::block_on;
 use tenure::registry;
-use tenure_kit::registry::{EngineDescriptor, OpenedStore, Scheme, Visibility};
-use tenure_kit::url::{Url, encode};
+use tenure_kit::registry::{OpenedStore, Scheme, Visibility};
+use tenure_kit::url::Url;
+#[cfg(feature = "file")]
+use tenure_kit::url::encode;
 
 use crate::failure::{Failure, REFUSED, UNREACHABLE, USAGE, say};
 use crate::screen::printable;
-use crate::signals::Signals;
+use crate::supervisor::signals::Signals;
 
-/// Nobody wants to wait any longer for a store that does not answer.
+/// Time limit of a request whose answer is not essential.
 pub(crate) const SETTLE_MAX: Duration = Duration::from_millis(1_500);
 
-/// Stands for the port that a URL leaves to its engine. No server has it.
+/// Placeholder for a port that a URL leaves to its engine. No server uses it.
 const PORT_UNKNOWN: u16 = 0;
 
-/// The environment's word for the store.
+/// The environment variable with the store's URL.
 pub(crate) const VARIABLE: &str = "TENURE_ON";
 
-/// The store that the users of this machine share.
+/// The file store that the users of this machine share.
+#[cfg(feature = "file")]
 const MACHINE: Scheme = Scheme {
     name: "machine",
     form: "machine:",
     example: "machine:",
-    about: "the one directory that the users of this machine share, once root has made it",
+    about: "the one directory that the users of this machine share, once root has created it",
     is_path: false,
 };
-/// Where that is.
+/// Its directory.
+#[cfg(feature = "file")]
 const MACHINE_PATH: &str =
     if cfg!(target_vendor = "apple") { "/var/db/tenure" } else { "/var/lib/tenure" };
 
-/// What stores can be named.
+/// Schemes of the command itself.
+const OWN_SCHEMES: &[Scheme] = &[
+    #[cfg(feature = "file")]
+    MACHINE,
+];
+
+/// Returns the URL forms of this build.
 pub(crate) fn schemes() -> impl Iterator<Item = &'static Scheme> {
     let engines = registry::REGISTER.iter().flat_map(|engine| engine.schemes);
-    iter::once(&MACHINE).chain(engines)
+    OWN_SCHEMES.iter().chain(engines)
 }
 
-/// What the user said about the store.
+/// The options that select the store.
 #[derive(Debug)]
 pub(crate) struct Address {
     pub(crate) on: Option<String>,
-    /// Warnings are not to be shown.
+    /// Warnings are suppressed.
     pub(crate) quiet: bool,
-    /// Directories above a new store are made, too.
+    /// Parent directories of a new store are created, too.
     pub(crate) make: bool,
 }
 
 impl Address {
-    /// The store's URL: from the command line, else from the environment, else the user's own.
+    /// Returns the store's URL: from the command line, else from the environment, else the user's
+    /// own store.
     pub(crate) fn url(&self) -> Result<String, Failure> {
         if let Some(url) = &self.on {
             return named(url);
@@ -71,31 +80,27 @@ impl Address {
         }
     }
 
-    /// The locks of a store that is only looked at: it is not made for that. One that is named must be there; of one
-    /// that is not, `nothing` is told.
+    /// Opens a store for inspection, without creating it. If the user has named it, it must exist;
+    /// otherwise the error is `nothing`.
     pub(crate) fn look(&self, nothing: impl FnOnce() -> Failure) -> Result<Locks, Failure> {
         match self.look_for()? {
             Some(locks) => Ok(locks),
             None if self.is_named() => Err(Failure::new(
                 UNREACHABLE,
-                format!(
-                    "there is no store at {}: whoever first locks something there makes it",
-                    self.url()?
-                ),
+                format!("there is no store at {}: the first lock there creates it", self.url()?),
             )),
             None => Err(nothing()),
         }
     }
 
-    /// The same, and `None` where the store is not made yet.
+    /// The same; returns `None` if the store does not exist yet.
     pub(crate) fn look_for(&self) -> Result<Option<Locks>, Failure> {
         let url = self.url()?;
         self.refuse_private(&url)?;
         block_on(registry::look(&url)).map_err(|error| self.explained(error))
     }
 
-    /// The same failure: of a store that nobody has named, with the way to another; of a URL that makes no sense, with
-    /// where it stands.
+    /// Completes a failure: with a hint for the user's own store, or with the place of a wrong URL.
     fn explained(&self, failure: impl Into<Failure>) -> Failure {
         let failure = failure.into();
         let sentence = failure.sentence();
@@ -105,13 +110,13 @@ impl Address {
                 format!("{sentence}; name another store with --on, or in {VARIABLE}"),
             ),
             USAGE if self.is_named() && self.on.is_none() => {
-                Failure::usage(format!("{sentence} (the URL stands in {VARIABLE})"))
+                Failure::usage(format!("{sentence} (the URL is in {VARIABLE})"))
             }
             _ => failure,
         }
     }
 
-    /// A store that this process alone can see locks nothing for a shell.
+    /// Refuses a store that only this process sees.
     fn refuse_private(&self, url: &str) -> Result<(), Failure> {
         let engine = registry::engine_of(url).map_err(|error| self.explained(error))?;
         if engine.reach != Visibility::Process {
@@ -120,7 +125,7 @@ impl Address {
         Err(Failure::new(
             REFUSED,
             format!(
-                "{}: is seen by one process alone, and excludes nobody here: use file:DIR, or name no store",
+                "{}: is visible to one process only and excludes no other here: name another store",
                 engine.name
             ),
         ))
@@ -130,20 +135,20 @@ impl Address {
         self.on.is_some() || env::var_os(VARIABLE).is_some_and(|url| !url.is_empty())
     }
 
-    /// The locks of the store, for commands that need no signals.
+    /// Opens the store, for commands that handle no signals.
     pub(crate) fn open(&self) -> Result<Locks, Failure> {
         let url = self.url()?;
         Ok(block_on(self.open_or_make(&url))?.locks)
     }
 
-    /// Opens the store of this URL, for what runs under its locks.
+    /// Opens the store at this URL, with this process as the owner of its tickets.
     pub(crate) async fn open_at(&self, url: &str) -> Result<OpenedStore, Failure> {
         self.refuse_private(url)?;
         let opened = self.open_or_make(url).await?;
         Ok(OpenedStore { locks: opened.locks.with_owner(&owner())?, ..opened })
     }
 
-    /// Opens the store, and says so if that made a directory: its name may be a mistake.
+    /// Opens the store. Reports a directory that this created: its path may be a mistake.
     async fn open_or_make(&self, url: &str) -> Result<OpenedStore, Failure> {
         let new = self.new_directory(url)?;
         let opened = registry::open(url).await.map_err(|error| self.explained(error))?;
@@ -153,15 +158,15 @@ impl Address {
         Ok(opened)
     }
 
-    /// The directory that opening this store would make. One whose parent is missing is refused,
-    /// but for the user's own store and with `--make`.
+    /// Returns the directory that opening this store would create. Refuses one without a parent,
+    /// except for the user's own store and with `--make`.
     fn new_directory(&self, url: &str) -> Result<Option<PathBuf>, Failure> {
         let engine = registry::engine_of(url).map_err(|error| self.explained(error))?;
         let url = Url::parse(url)?;
         if !engine.scheme(url.scheme()).is_some_and(|scheme| scheme.is_path) {
             return Ok(None);
         }
-        // A path that makes no sense is refused by the engine, in its own words.
+        // The engine refuses a path that is not valid.
         let Ok(path) = url.path() else { return Ok(None) };
         if path.symlink_metadata().is_ok() {
             return Ok(None);
@@ -179,54 +184,55 @@ impl Address {
         }
     }
 
-    /// The same, for what others will rely on: they should know how far they can.
-    pub(crate) fn open_aloud(&self) -> Result<Locks, Failure> {
+    /// Opens a store whose locks or numbers others rely on, and prints its warnings.
+    pub(crate) fn open_with_warnings(&self) -> Result<Locks, Failure> {
         let locks = self.open_shared()?;
         self.warn(&locks);
         Ok(locks)
     }
 
-    /// The same, and nothing is said of it.
+    /// The same, without its warnings.
     pub(crate) fn open_shared(&self) -> Result<Locks, Failure> {
         self.refuse_private(&self.url()?)?;
         self.open()
     }
 
-    /// Says what the store's operator should know about it.
+    /// Prints the store's warnings for its operator.
     pub(crate) fn warn(&self, locks: &Locks) {
         let warnings = locks.guarantees().warnings.iter().filter(|_| !self.quiet);
         warnings.for_each(|warning| say(&format!("warning: {warning}")));
         if let Some(user) = self.other_user().filter(|_| !self.quiet) {
             say(&format!(
-                "warning: this store is root's own, and excludes nothing that {user} runs without sudo: name one \
-                 that both use, with --on machine: or in {VARIABLE}"
+                "warning: this store is root's own, and excludes nothing that {user} runs without sudo: name a \
+                 store that both use, with --on machine: or in {VARIABLE}"
             ));
         }
     }
 
-    /// Who uses `sudo`, and has a store of their own.
+    /// The user of `sudo`, who has their own store.
     fn other_user(&self) -> Option<String> {
         let user = env::var("SUDO_USER").ok().filter(|user| user != "root")?;
         (!self.is_named() && geteuid().is_root()).then_some(user)
     }
 }
 
-/// Lets go of the store, so that nothing of this client stays in it. One that did not answer is not asked again.
+/// Closes the store, so that no ticket of this client stays in it. Skips a store that did not
+/// answer.
 pub(crate) fn close(signals: &mut Signals, locks: &Locks, outcome: &Result<u8, Failure>) {
     if outcome.as_ref().is_err_and(|failure| failure.code() == UNREACHABLE) {
         return;
     }
-    let _closed_or_interrupted = signals.within(SETTLE_MAX, locks.close());
+    let _ = signals.within(SETTLE_MAX, locks.close()); // at a signal or time-out, leases end it
 }
 
-/// What others see in the line: the process by which to find it.
+/// The owner in the line: the process and its machine.
 pub(crate) fn owner() -> String {
     let machine = rustix::system::uname();
     format!("tenure[{}]@{}", std::process::id(), machine.nodename().to_string_lossy())
 }
 
-/// How a sentence names the store of a URL that is not open: without user and password.
-pub(crate) fn whom(url: &str) -> String {
+/// Names the store at a URL for messages, without user and password.
+pub(crate) fn name_of(url: &str) -> String {
     let name = registry::engine_of(url).map_or("the store", |engine| engine.name);
     match Url::parse(url).and_then(|url| url.servers(PORT_UNKNOWN)) {
         Ok(servers) => {
@@ -240,43 +246,45 @@ pub(crate) fn whom(url: &str) -> String {
     }
 }
 
-/// The URL that somebody has named.
+/// Returns the URL that the user has named, with absolute paths: a command may change the current
+/// directory, and must find the same store.
 fn named(url: &str) -> Result<String, Failure> {
-    match url.strip_prefix(MACHINE.form) {
-        None => {
-            let engine = registry::engine_beside(&[MACHINE], url)?;
-            return Ok(settled(engine, url));
-        }
-        Some("") => {}
-        Some(_) => {
-            return Err(Failure::usage("nothing stands behind machine:, which is one directory"));
-        }
+    #[cfg(feature = "file")]
+    if let Some(rest) = url.strip_prefix(MACHINE.form) {
+        return machine(rest);
     }
-    // Nobody but root can make it so that its users need not trust the first of them.
+    let engine = registry::engine_beside(OWN_SCHEMES, url)?;
+    Ok(env::current_dir().map_or_else(|_| url.to_owned(), |here| engine.settled(url, &here)))
+}
+
+/// Returns the URL of `machine:`. Its directory must be root's: each of its users can then trust
+/// it.
+#[cfg(feature = "file")]
+fn machine(rest: &str) -> Result<String, Failure> {
+    if !rest.is_empty() {
+        return Err(Failure::usage(
+            "machine: is one directory: leave out the text after the colon",
+        ));
+    }
     let refused = match fs::metadata(MACHINE_PATH) {
         Ok(store) if store.is_dir() && store.uid() == 0 => {
             return Ok(format!("file:{MACHINE_PATH}"));
         }
         Ok(store) if store.is_dir() => format!(
-            "{MACHINE_PATH} belongs to another user ({}), who can take any lock in it: the store that the users of this \
-             machine share is root's, as in: chown root:GROUP {MACHINE_PATH} && chmod 2770 {MACHINE_PATH}",
+            "{MACHINE_PATH} belongs to another user ({}), who can take any lock in it: give it to root, \
+             as in: chown root:GROUP {MACHINE_PATH} && chmod 2770 {MACHINE_PATH}",
             store.uid()
         ),
         _ => format!(
-            "this machine has no store yet that its users share: root makes it once, for a group whose members trust \
+            "this machine has no shared store yet: root creates it once, for a group whose members trust \
              one another, as in: install -d -o root -g GROUP -m 2770 {MACHINE_PATH}"
         ),
     };
     Err(Failure::new(REFUSED, refused))
 }
 
-/// The same URL, however the current directory changes: a command that is run may change it, and must find the same
-/// store.
-fn settled(engine: &EngineDescriptor, url: &str) -> String {
-    env::current_dir().map_or_else(|_| url.to_owned(), |here| engine.settled(url, &here))
-}
-
-/// A store in the directory where this user's programs keep their state.
+/// Returns the URL of the user's own store, in the directory for state.
+#[cfg(feature = "file")]
 fn own() -> Result<String, Failure> {
     let set = |name| env::var_os(name).filter(|value: &OsString| !value.is_empty());
     let absolute = |value: OsString| Some(PathBuf::from(value)).filter(|path| path.is_absolute());
@@ -290,7 +298,13 @@ fn own() -> Result<String, Failure> {
     match state {
         Some(state) => Ok(format!("file:{}", encode(&state.join("tenure")))),
         None => Err(Failure::usage(format!(
-            "there is no home to keep a store in: name a store with --on, or in {VARIABLE}"
+            "there is no home directory for a store: name a store with --on, or in {VARIABLE}"
         ))),
     }
+}
+
+/// This build has no file store, and so no store of the user's own.
+#[cfg(not(feature = "file"))]
+fn own() -> Result<String, Failure> {
+    Err(Failure::usage(format!("name a store with --on, or in {VARIABLE}")))
 }

@@ -1,4 +1,4 @@
-//! The register of engines: what connects, helps, completes and documents goes through this list.
+//! The registry of engines: connecting, help, completions and documentation use this list.
 
 use tenure_core::{Error, Locks, Result};
 use tenure_kit::options::nearest;
@@ -7,10 +7,11 @@ use tenure_kit::url::Url;
 
 use crate::memory;
 
-/// An engine is a line: its feature, its crate, and the schemes by which it is known where it is left out.
+/// Registers engines, one a line: feature, crate, and the schemes that name the feature in a build
+/// without it.
 macro_rules! engines {
     ($($feature:literal $engine:ident $($scheme:literal)+;)*) => {
-        /// What each engine of this program says of itself.
+        /// The descriptions of the engines in this build.
         pub static REGISTER: &[&EngineDescriptor] = &[
             $(#[cfg(feature = $feature)] &$engine::DESCRIPTION,)*
             &memory::DESCRIPTION,
@@ -29,44 +30,51 @@ engines! {
     "zookeeper" tenure_zookeeper "zookeeper" "zookeepers";
 }
 
-/// The engine that a URL is for.
+/// Returns the engine of a URL.
+///
+/// # Errors
+///
+/// Fails if no engine of this build has the scheme.
 pub fn engine_of(url: &str) -> Result<&'static EngineDescriptor> {
     engine_beside(&[], url)
 }
 
-/// The same for a program with schemes of its own, which it has read already: if no engine is found, the error names them, too.
+/// The same for a program that handles further schemes itself; the error names these, too.
 pub fn engine_beside(own: &[Scheme], url: &str) -> Result<&'static EngineDescriptor> {
     if let Some(port) = port_of_server(own, url) {
-        let scheme =
-            PORTS.iter().find(|(usual, _)| *usual == port).map_or("redis", |(_, scheme)| scheme);
-        return Err(Error::invalid(format!(
-            "`{url}` names a server and no store: did you mean `{scheme}://{url}`?"
-        )));
+        let usual =
+            PORTS.iter().find(|(usual, _)| *usual == port).map_or("redis", |(_, name)| name);
+        let meant = if is_built(usual) {
+            format!("did you mean `{usual}://{url}`?")
+        } else {
+            "write its scheme before it".to_owned()
+        };
+        return Err(Error::invalid(format!("`{url}` names a server and no store: {meant}")));
     }
     let scheme = Url::parse(url)?.scheme();
     let knows = |engine: &&&EngineDescriptor| engine.scheme(scheme).is_some();
     REGISTER.iter().find(knows).copied().ok_or_else(|| unknown(own, scheme))
 }
 
-/// Opens the store of a URL, and makes it if its engine makes stores.
+/// Opens the store of a URL, and creates it if its engine creates stores.
 pub async fn open(url: &str) -> Result<OpenedStore> {
     (engine_of(url)?.open)(url.to_owned()).await
 }
 
-/// Opens a store that is only looked at: `None` if there is none, and none is made.
+/// Opens a store for inspection; returns `None` if it does not exist.
 pub async fn look(url: &str) -> Result<Option<Locks>> {
     (engine_of(url)?.look)(url.to_owned()).await
 }
 
-/// What other clients call these stores.
+/// Schemes that other clients use for these stores.
 const ELSEWHERE: [(&str, &str); 4] =
     [("http", "etcd"), ("https", "etcds"), ("valkey", "redis"), ("valkeys", "rediss")];
 
-/// The usual ports of stores.
+/// The default ports of the stores.
 const PORTS: [(u16, &str); 4] =
     [(6379, "redis"), (27017, "mongodb"), (2379, "etcd"), (2181, "zookeeper")];
 
-/// The port of `HOST:PORT`, which is a server without a scheme.
+/// Returns the port of `HOST:PORT`, a server without a scheme.
 fn port_of_server(own: &[Scheme], url: &str) -> Option<u16> {
     let (host, port) = url.split_once(':')?;
     let mut schemes = own.iter().chain(REGISTER.iter().flat_map(|engine| engine.schemes));
@@ -79,6 +87,11 @@ fn port_of_server(own: &[Scheme], url: &str) -> Option<u16> {
     (!host.is_empty() && host.chars().all(is_host)).then(|| port.parse().ok()).flatten()
 }
 
+/// Whether an engine of this build has this scheme.
+fn is_built(scheme: &str) -> bool {
+    REGISTER.iter().any(|engine| engine.scheme(scheme).is_some())
+}
+
 fn unknown(own: &[Scheme], scheme: &str) -> Error {
     if let Some((feature, _)) = FEATURES.iter().find(|(_, schemes)| schemes.contains(&scheme)) {
         return Error::unsupported(format!(
@@ -89,6 +102,7 @@ fn unknown(own: &[Scheme], scheme: &str) -> Error {
     let known: Vec<String> = schemes().map(|scheme| format!("{}:", scheme.name)).collect();
     let scheme_is = |other: &&(&str, &'static str)| other.0.eq_ignore_ascii_case(scheme);
     let elsewhere = ELSEWHERE.iter().find(scheme_is).map(|(_, here)| *here);
+    let elsewhere = elsewhere.filter(|here| is_built(here));
     let near = || nearest(&scheme.to_ascii_lowercase(), schemes().map(|scheme| scheme.name));
     let meant = elsewhere.or_else(near);
     let meant = meant.map_or(String::new(), |name| format!(" (did you mean `{name}:`?)"));
@@ -103,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_feature_that_is_left_out_is_known_by_the_schemes_of_its_engine() {
+    fn the_schemes_of_a_feature_are_those_of_its_engine() {
         for engine in REGISTER.iter().filter(|engine| engine.name != memory::DESCRIPTION.name) {
             let (_, schemes) = FEATURES.iter().find(|(name, _)| *name == engine.name).unwrap();
             let described: Vec<&str> = engine.schemes.iter().map(|scheme| scheme.name).collect();
@@ -123,11 +137,27 @@ mod tests {
             ("localhost:6379/0", "`redis://localhost:6379/0`"),
         ] {
             let error = engine_of(url).unwrap_err().to_string();
-            let expected = format!("`{url}` names a server and no store: did you mean {meant}?");
-            assert_eq!(error, expected);
+            let meant = if is_built(meant[1..].split(':').next().unwrap()) {
+                format!("did you mean {meant}?")
+            } else {
+                "write its scheme before it".to_owned()
+            };
+            assert_eq!(error, format!("`{url}` names a server and no store: {meant}"));
         }
         for url in ["file:6379", "memory:6379"] {
             assert!(engine_of(url).is_ok(), "{url}: a path or a name may be a number");
+        }
+    }
+
+    #[test]
+    fn only_schemes_of_this_build_are_suggested() {
+        for (scheme, here) in ELSEWHERE {
+            let error = engine_of(&format!("{scheme}://host")).unwrap_err().to_string();
+            assert_eq!(
+                error.contains(&format!("did you mean `{here}:`?")),
+                is_built(here),
+                "{error}"
+            );
         }
     }
 

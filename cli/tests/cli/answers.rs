@@ -1,4 +1,4 @@
-//! What the commands answer in a pipe: tables without titles, and the JSON that was promised.
+//! The answers of the commands in a pipe: tables with titles, and the documented JSON.
 
 use std::io::{BufRead as _, BufReader};
 
@@ -10,17 +10,17 @@ use crate::pty::Pty;
 #[test]
 fn a_sequence_has_no_gaps() {
     let store = Store::new();
-    assert_eq!(store.says(&["next", "k"]), "1\n");
-    assert_eq!(store.says(&["next", "k", "--count", "3"]), "2\n3\n4\n");
-    assert_eq!(store.says(&["--json", "next", "k"]), "{\"key\":\"k\",\"value\":5}\n");
-    assert_eq!(store.says(&["next", "other"]), "1\n");
+    assert_eq!(store.output(&["next", "k"]), "1\n");
+    assert_eq!(store.output(&["next", "k", "--count", "3"]), "2\n3\n4\n");
+    assert_eq!(store.output(&["--json", "next", "k"]), "{\"key\":\"k\",\"value\":5}\n");
+    assert_eq!(store.output(&["next", "other"]), "1\n");
 }
 
 #[test]
 fn a_count_stops_at_its_limit() {
     let store = Store::new();
     let count = ["count", "k", "--per", "1h", "--limit", "3", "--by", "2"];
-    assert_eq!(store.says(&count), "2\n");
+    assert_eq!(store.output(&count), "2\n");
     let refused = store.end(&count);
     assert_eq!((refused.code, refused.out.as_str()), (75, "2\n"));
     assert!(refused.err.contains("starts anew in"), "{}", refused.err);
@@ -28,7 +28,7 @@ fn a_count_stops_at_its_limit() {
     assert_eq!(json.code, 75);
     assert_eq!(fields(&json.out), ["key", "value", "resets_in_ms", "allowed"]);
     assert_eq!((field(&json.out, "value"), field(&json.out, "allowed")), ("2", "false"));
-    assert_eq!(store.says(&["count", "k", "--per", "1h", "--by", "0"]), "2\n");
+    assert_eq!(store.output(&["count", "k", "--per", "1h", "--by", "0"]), "2\n");
     let above = store.end(&["count", "k", "--per", "1h", "--by", "0", "--limit", "1"]);
     assert_eq!((above.code, above.out.as_str()), (75, "2\n"));
     assert!(above.err.contains("is at 2 and is above the limit"), "{}", above.err);
@@ -37,10 +37,10 @@ fn a_count_stops_at_its_limit() {
 #[test]
 fn an_empty_line_says_nothing() {
     let store = Store::new();
-    store.says(&["run", "k", "--", "true"]);
-    assert_eq!(store.says(&["line", "k"]), "");
-    assert_eq!(store.says(&["line", "k", "--json"]), "");
-    assert_eq!(store.says(&["keys"]), "");
+    store.output(&["run", "k", "--", "true"]);
+    assert_eq!(store.output(&["line", "k"]), "");
+    assert_eq!(store.output(&["line", "k", "--json"]), "");
+    assert_eq!(store.output(&["keys"]), "");
 }
 
 #[test]
@@ -79,27 +79,27 @@ fn a_line_shows_holders_and_waiters() {
     let token = |at: usize| field(&line[at], "token").parse::<u64>().unwrap();
     assert!(token(0) < token(1));
 
-    let table = store.says(&["line", "k"]);
+    let table = store.output(&["line", "k"]);
     let rows: Vec<_> = table.lines().collect();
     assert_eq!(rows.len(), 3);
     assert!(rows[0].starts_with("STATE    ID        "), "a pipe has the title, too: {table}");
     let begin = format!("holding  {}  ", &field(&line[0], "id")[..8]);
     assert!(rows[1].starts_with(&begin) && table.contains("2/3"), "{table}");
     assert!(table.contains("a\\n\"b\"") && !table.contains('\u{1b}'), "{table}");
-    assert_eq!(store.says(&["keys"]), "KEY  HOLDING  WAITING\nk          1        1\n");
+    assert_eq!(store.output(&["keys"]), "KEY  HOLDING  WAITING\nk          1        1\n");
     assert_eq!(
-        store.says(&["keys", "k", "--json"]),
+        store.output(&["keys", "k", "--json"]),
         "{\"key\":\"k\",\"holding\":1,\"waiting\":1}\n"
     );
-    assert_eq!(store.says(&["keys", "other"]), "");
+    assert_eq!(store.output(&["keys", "other"]), "");
 }
 
 #[test]
-fn a_plain_lock_meets_those_who_share() {
+fn a_plain_lock_excludes_shared_holders() {
     let store = Store::new();
     let holder = store.start(&["run", "k", "--shared", "--", "sleep", "600"]);
     store.line_has("k", 1);
-    assert_eq!(store.says(&["run", "k", "--shared", "--", "echo", "beside"]), "beside\n");
+    assert_eq!(store.output(&["run", "k", "--shared", "--", "echo", "beside"]), "beside\n");
     for word in [&[][..], &["--exclusive"]] {
         let busy = store.end(&[&["run", "k", "--no-wait"], word, &["--", "true"]].concat());
         assert_eq!(busy.code, 75, "{}", busy.err);
@@ -109,7 +109,7 @@ fn a_plain_lock_meets_those_who_share() {
     let line = store.line("k");
     assert_eq!([0, 1].map(|at| field(&line[at], "kind")), ["shared", "exclusive"]);
     assert!(line.iter().all(|line| line.contains("\"permits\":null,")), "{line:?}");
-    let table = store.says(&["line", "k"]);
+    let table = store.output(&["line", "k"]);
     assert!(table.contains("  shared  ") && table.contains("  exclusive  "), "{table}");
     assert!(!table.contains("1073741824"), "{table}");
     drop(holder);
@@ -118,7 +118,7 @@ fn a_plain_lock_meets_those_who_share() {
 }
 
 #[test]
-fn who_disagrees_about_a_key_is_refused() {
+fn a_key_that_is_used_in_two_ways_is_refused() {
     let store = Store::new();
     let _holder = store.start(&["run", "k", "--permits", "1/5", "--", "sleep", "600"]);
     store.line_has("k", 1);
@@ -128,23 +128,23 @@ fn who_disagrees_about_a_key_is_refused() {
 }
 
 #[test]
-fn what_happens_is_watched() {
+fn events_are_watched() {
     let store = Store::new();
-    store.says(&["run", "b/outside", "--", "true"]);
+    store.output(&["run", "b/outside", "--", "true"]);
     let mut watch = store.tenure(&["watch", "a/", "--json"]).spawn().unwrap();
     let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
-    // It looks on from some moment on: others are at work until it is seen.
+    // The watch begins at an unknown time: others lock and release until it shows an event.
     let first = std::thread::spawn(move || lines.next().map(|line| (line.unwrap(), lines)));
     while !first.is_finished() {
-        store.says(&["run", "b/outside", "--", "true"]);
-        store.says(&["run", "a/k", "--", "true"]);
+        store.output(&["run", "b/outside", "--", "true"]);
+        store.output(&["run", "a/k", "--", "true"]);
     }
     let (line, mut lines) = first.join().unwrap().unwrap();
     assert_eq!(fields(&line), ["at", "key", "event", "id", "token", "owner"]);
     assert_eq!(field(&line, "key"), "a/k");
     let at = field(&line, "at");
     assert!(at.len() == 27 && at.ends_with('Z') && at.as_bytes()[10] == b'T', "{at}");
-    store.says(&["run", "a/last", "--", "true"]);
+    store.output(&["run", "a/last", "--", "true"]);
     let mut seen = Vec::new();
     while seen.len() < 3 {
         let line = lines.next().unwrap().unwrap();
@@ -164,7 +164,7 @@ fn the_one_that_holds_is_broken_where_others_wait() {
     store.line_has("k", 1);
     let waiter = store.start(&["run", "k", "--", "echo", "served"]);
     store.line_has("k", 2);
-    let said = store.says(&["break", "k"]);
+    let said = store.output(&["break", "k"]);
     assert!(said.contains(&format!("tenure[{}]", holder.pid())), "{said}");
     assert_eq!(holder.end().code, 79);
     assert_eq!(waiter.end().out, "served\n");
@@ -191,18 +191,18 @@ fn a_forced_break_says_that_the_next_is_served_only_where_one_waits() {
     let store = Store::new();
     let _holder = store.start(&["run", "k", "--", "sleep", "600"]);
     store.line_has("k", 1);
-    let said = store.says(&["break", "k", "--force"]);
+    let said = store.output(&["break", "k", "--force"]);
     assert!(said.contains("is out; if") && !said.contains("next is served"), "{said}");
     let _holder = store.start(&["run", "other", "--", "sleep", "600"]);
     store.line_has("other", 1);
     let _waiter = store.start(&["run", "other", "--", "sleep", "600"]);
     store.line_has("other", 2);
-    let said = store.says(&["break", "other", "--force"]);
+    let said = store.output(&["break", "other", "--force"]);
     assert!(said.contains("is out, and the next is served; if"), "{said}");
 }
 
 #[test]
-fn a_busy_reader_is_told_of_the_writer_ahead() {
+fn a_busy_reader_learns_of_the_writer_ahead() {
     let store = Store::new();
     let _reader = store.start(&["run", "k", "--shared", "--", "sleep", "600"]);
     store.line_has("k", 1);
@@ -217,10 +217,10 @@ fn a_busy_reader_is_told_of_the_writer_ahead() {
 #[test]
 fn tickets_are_broken() {
     let store = Store::new();
-    store.says(&["run", "k", "--", "true"]);
+    store.output(&["run", "k", "--", "true"]);
     for words in [&["break", "k"][..], &["break", "k", "--holder"]] {
         let none = store.end(words);
-        assert_eq!((none.code, none.err.as_str()), (1, "tenure: nobody holds `k`\n"));
+        assert_eq!((none.code, none.err.as_str()), (1, "tenure: `k` has no holder\n"));
     }
     let id = "0123456789abcdef0123456789abcdef";
     let none = store.end(&["break", "k", "--ticket", id]);
@@ -232,19 +232,19 @@ fn tickets_are_broken() {
     let waiter = store.start(&["run", "k", "--", "true"]);
     store.line_has("k", 2);
     let line = store.line("k");
-    // The beginning of an id is enough, if no other begins so.
+    // The beginning of an id is enough if no other id has it.
     let [first, second] = [0, 1].map(|at| field(&line[at], "id"));
     let alike = first.bytes().zip(second.bytes()).take_while(|(one, other)| one == other).count();
-    let said = store.says(&["break", "k", "--ticket", &second[..=alike.max(7)]]);
+    let said = store.output(&["break", "k", "--ticket", &second[..=alike.max(7)]]);
     assert!(said.ends_with("was waiting, and is out\n"), "{said}");
     let end = waiter.end();
     assert_eq!(end.code, 75, "{end:?}");
-    assert!(end.err.contains("took this ticket out of the line"), "{}", end.err);
-    let said = store.says(&["break", "k"]);
-    assert!(said.contains("was told to leave"), "{said}");
+    assert!(end.err.contains("a break removed this ticket from the line"), "{}", end.err);
+    let said = store.output(&["break", "k"]);
+    assert!(said.contains("was asked to leave"), "{said}");
     let held = holder.end();
     assert_eq!(held.code, 79, "{held:?}");
-    assert!(held.err.contains("somebody told this holder to leave"), "{held:?}");
+    assert!(held.err.contains("asked this holder to leave"), "{held:?}");
     assert_eq!(store.line("k").len(), 0);
 }
 
@@ -278,9 +278,9 @@ fn a_break_waits_until_the_holder_is_out() {
     let words = ["run", "k", "--kill-after", "700ms", "--", "sh", "-c", stubborn];
     let holder = store.start(&words);
     store.log_has("pid");
-    let said = store.says(&["break", "k", "--wait"]);
+    let said = store.output(&["break", "k", "--wait"]);
     let (first, second) = said.split_once('\n').unwrap();
-    assert!(first.contains("was told to leave"), "{said}");
+    assert!(first.contains("was asked to leave"), "{said}");
     assert!(second.starts_with("ticket ") && second.ends_with(" is out\n"), "{said}");
     assert_eq!(store.line("k").len(), 0);
     assert_eq!(holder.end().code, 79);
@@ -291,14 +291,14 @@ fn a_break_waits_until_the_holder_is_out() {
     store.log_has("pid");
     let end = store.end(&["break", "k", "--wait", "0.2"]);
     assert_eq!(end.code, 75);
-    assert!(end.err.contains("was told to leave and still holds `k`"), "{}", end.err);
+    assert!(end.err.contains("was asked to leave and still holds `k`"), "{}", end.err);
     assert_eq!(field(&store.line("k")[0], "state"), "leaving");
     let end = store.end(&["break", "k", "--wait", "100ms", "--json"]);
     assert_eq!(end.code, 75);
     assert_eq!((field(&end.out, "was"), field(&end.out, "out")), ("told", "false"));
-    let said = store.says(&["break", "k", "--force-after", "200ms"]);
+    let said = store.output(&["break", "k", "--force-after", "200ms"]);
     assert!(
-        said.contains("was told to leave") && said.contains("works without the lock"),
+        said.contains("was asked to leave") && said.contains("works without the lock"),
         "{said}"
     );
     assert_eq!(store.line("k").len(), 0);
@@ -317,7 +317,7 @@ fn a_short_help_fits_a_screen() {
         assert!(lines.len() <= 24, "{words:?} has {} lines: {shown}", lines.len());
         assert!(lines.iter().all(|line| line.chars().count() <= 80), "{words:?}: {shown}");
     }
-    let help = store.says(&["-h"]);
+    let help = store.output(&["-h"]);
     for verb in verbs {
         let line = help.lines().find(|line| line.split_whitespace().next() == Some(verb)).unwrap();
         assert!(line.split_whitespace().count() > 2, "nothing is said of {verb}: {help}");
@@ -329,7 +329,7 @@ fn a_ticket_is_forced_out() {
     let store = Store::new();
     let holder = store.start(&["run", "k", "--", "sleep", "600"]);
     store.line_has("k", 1);
-    let said = store.says(&["break", "k", "--holder", "--force", "--json"]);
+    let said = store.output(&["break", "k", "--holder", "--force", "--json"]);
     assert_eq!(fields(&said), ["key", "id", "was", "out"]);
     assert_eq!(field(&said, "was"), "holding");
     assert_eq!(holder.end().code, 79);
@@ -340,7 +340,7 @@ fn a_bench_measures_and_cleans_up() {
     let store = Store::new();
     for url in [store.url().as_str(), "memory:"] {
         let words = ["--on", url, "bench", "--seconds", "1", "--tasks", "3", "--json"];
-        let lines = store.says(&words);
+        let lines = store.output(&words);
         let cases: Vec<_> = lines.lines().map(|line| field(line, "case")).collect();
         assert_eq!(cases, ["free", "parallel", "handover", "crowd"]);
         for line in lines.lines() {
@@ -348,8 +348,8 @@ fn a_bench_measures_and_cleans_up() {
             assert!(field(line, "ops").parse::<u64>().unwrap() > 0, "{line}");
         }
     }
-    assert_eq!(store.says(&["keys"]), "");
-    let table = store.says(&["bench", "free", "--seconds", "1"]);
+    assert_eq!(store.output(&["keys"]), "");
+    let table = store.output(&["bench", "free", "--seconds", "1"]);
     assert!(table.starts_with("CASE  ") && table.lines().count() == 2, "{table}");
 }
 
@@ -357,22 +357,22 @@ fn a_bench_measures_and_cleans_up() {
 fn pages_are_written() {
     let store = Store::new();
     for shell in ["bash", "zsh", "fish"] {
-        let page = store.says(&["completions", shell]);
+        let page = store.output(&["completions", shell]);
         assert!(page.contains("kill-after") && page.contains("on-lost"), "{shell}");
-        assert!(!page.contains("bench-partner"), "{shell}: nobody is to say that");
+        assert!(!page.contains("bench-partner"), "{shell}: it is hidden");
     }
-    let man = store.says(&["man"]);
+    let man = store.output(&["man"]);
     assert!(man.contains("TENURE RUN") && man.contains("backup.sh"), "{man}");
     assert!(!man.contains("(1)\n"), "only this page is made: {man}");
     assert!(man.contains(r"<\fIKEY\fR> \-\- <\fICMD\fR>"), "the command stands behind `--`: {man}");
     let verbs = ["run", "lead", "line", "keys", "break", "watch", "next", "count", "bench"];
     for verb in verbs {
         for words in [&["help", verb][..], &[verb, "--help"]] {
-            let help = store.says(words);
+            let help = store.output(words);
             assert!(help.contains("Example"), "{help}");
             assert!(help.contains(&format!("tenure {verb}")), "{help}");
         }
     }
-    assert!(store.says(&["--version"]).starts_with("tenure "));
+    assert!(store.output(&["--version"]).starts_with("tenure "));
     assert!(end(&mut store.tenure(&["help"])).out.contains("Exit codes"));
 }

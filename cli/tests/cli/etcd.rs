@@ -1,16 +1,17 @@
-//! The command on etcd: it hands over, says who holds, what a ttl came to, and why a lock is lost.
+//! The command on etcd: hand-over, holders, granted ttl, and the reasons of a loss.
 
 use std::io::{BufRead as _, BufReader};
 use std::time::Duration;
 
+use rustix::process::Signal;
 use tenure_servers::Store as _;
 use tenure_servers::etcd::{Cluster, ETCD, ETCDCTL};
 use tenure_servers::have;
 
 use crate::kit::{Store, eventually, field};
-use crate::run::{hands_over, tells_who_holds};
+use crate::run::{hands_over, names_the_holder};
 
-/// One member of a test's own, and the store on it. `None`, aloud, where there is no etcd.
+/// Starts a cluster of one member. `None`, with a message, where there is no etcd.
 fn etcd() -> Option<(Cluster, Store)> {
     if !have(&[ETCD]) {
         return None;
@@ -27,26 +28,26 @@ fn the_next_is_served_with_a_higher_token() {
 }
 
 #[test]
-fn who_does_not_wait_is_told_who_holds() {
+fn a_busy_answer_names_the_holder() {
     let Some((_cluster, store)) = etcd() else { return };
-    tells_who_holds(&store);
+    names_the_holder(&store);
 }
 
 #[test]
-fn a_ttl_that_etcd_raises_is_told_to_whoever_asked_for_it() {
+fn a_ttl_that_etcd_raises_is_reported() {
     let Some((_cluster, store)) = etcd() else { return };
-    let told = |ttl: &[&str]| {
+    let warning = |ttl: &[&str]| {
         let end = store.end(&[&["run"], ttl, &["k", "--", "true"]].concat());
         assert_eq!(end.code, 0, "{end:?}");
         end.err
     };
-    let raised = told(&["--ttl", "500ms"]);
-    let says = "`k` stays locked for about 2s, and not for 500ms";
-    assert!(raised.contains(says), "{raised}");
+    let raised = warning(&["--ttl", "500ms"]);
+    let expected = "`k` stays locked for about 2s, and not for 500ms";
+    assert!(raised.contains(expected), "{raised}");
     for exact in [&["--ttl", "3s"][..], &[]] {
-        assert!(!told(exact).contains("stays locked"), "{exact:?}");
+        assert!(!warning(exact).contains("stays locked"), "{exact:?}");
     }
-    assert!(!told(&["--ttl", "500ms", "--quiet"]).contains("stays locked"));
+    assert!(!warning(&["--ttl", "500ms", "--quiet"]).contains("stays locked"));
 }
 
 #[test]
@@ -70,7 +71,7 @@ fn a_holder_whose_rights_are_taken_away_says_so_when_it_stops_its_command() {
 }
 
 #[test]
-fn a_full_store_keeps_nobody_from_being_taken_out_in_time() {
+fn a_ticket_in_a_full_store_can_be_removed_by_force() {
     const QUOTA_BYTES: u32 = 2 << 20;
     if !have(&[ETCD, ETCDCTL]) {
         return;
@@ -83,18 +84,18 @@ fn a_full_store_keeps_nobody_from_being_taken_out_in_time() {
     while cluster.ctl(&["put", "stranger", &text]).is_ok() {}
     let end = store.end(&["break", "k"]);
     assert_eq!(end.code, 77, "{end:?}");
-    assert!(end.err.contains(" cannot be told to leave: etcd at "), "{end:?}");
-    assert!(end.err.contains("; --force may take it out all the same, "), "{end:?}");
+    assert!(end.err.contains(" cannot be asked to leave: etcd at "), "{end:?}");
+    assert!(end.err.contains("; --force may remove its ticket without asking"), "{end:?}");
     let end = store.end(&["break", "k", "--force-after", "200ms"]);
     assert_eq!(end.code, 0, "{end:?}");
-    assert!(end.err.contains(" cannot be told to leave: etcd at "), "{end:?}");
+    assert!(end.err.contains(" cannot be asked to leave: etcd at "), "{end:?}");
     assert!(end.err.contains("has no space left"), "{end:?}");
-    assert!(!end.out.is_empty(), "who is out is named");
+    assert!(!end.out.is_empty(), "the removed ticket is named");
     assert_eq!(holder.end().code, 79);
 }
 
 #[test]
-fn an_onlooker_is_told_of_an_outage_and_of_its_end() {
+fn a_watch_reports_an_outage_and_its_end() {
     let Some((cluster, _)) = etcd() else { return };
     let store = Store::at(format!("{}?timeout=250ms", cluster.url()));
     let mut watch = store.tenure(&["watch"]).spawn().unwrap();
@@ -108,15 +109,15 @@ fn an_onlooker_is_told_of_an_outage_and_of_its_end() {
     };
     let mut seen = BufReader::new(watch.stdout.take().unwrap()).lines();
     let first = std::thread::spawn(move || seen.next().map(|line| (line.unwrap(), seen)));
-    // It looks on from some moment on.
+    // The watch begins at an unknown time.
     while !first.is_finished() {
-        store.says(&["--quiet", "run", "k", "--", "true"]);
+        store.output(&["--quiet", "run", "k", "--", "true"]);
     }
     let _seen = first.join().unwrap().unwrap();
     cluster.members()[0].freeze().unwrap();
-    says("looking again until the store answers: ");
+    says("retrying until the store answers: ");
     cluster.members()[0].thaw().unwrap();
-    store.says(&["--quiet", "run", "k", "--", "true"]);
+    store.output(&["--quiet", "run", "k", "--", "true"]);
     says("the store answers again");
     watch.kill().unwrap();
     watch.wait().unwrap();
@@ -136,17 +137,20 @@ fn a_ticket_behind_one_that_cannot_be_read_is_broken_by_its_whole_id() {
     let waiter = store.start(&["run", "--ttl", "1m", "k", "--", "true"]);
     store.line_has("k", 2);
     let waiting = field(&store.line("k")[1], "id").to_owned();
-    // Another version of Tenure may keep something else there.
+    // A waiter that notices the change ends at once, so it is stopped until the break.
+    waiter.signal(Signal::STOP);
+    // Another version of Tenure may write another format.
     cluster.ctl(&["put", "--ignore-lease", of_holder.trim(), "garbage"]).unwrap();
     for words in [&["break", "k"][..], &["break", "k", "--ticket", &waiting[..8]]] {
         let end = store.end(words);
         assert_eq!(end.code, 77, "{end:?}");
         assert!(end.err.contains("name the ticket with --ticket and its whole id"), "{}", end.err);
     }
-    // The store cannot tell whether the ticket holds, and so its owner is told.
-    let said = store.says(&["break", "k", "--ticket", &waiting]);
-    assert_eq!(said, format!("ticket {waiting} was told to leave\n"));
-    // The waiter leaves at its next heartbeat, and cannot stand behind that ticket again.
+    // The store does not know whether the ticket holds, and so it asks the owner to leave.
+    let said = store.output(&["break", "k", "--ticket", &waiting]);
+    assert_eq!(said, format!("ticket {waiting} was asked to leave\n"));
+    waiter.signal(Signal::CONT);
+    // The waiter cannot read the line, and ends.
     let end = waiter.end();
     assert_eq!(end.code, 77, "{end:?}");
     assert!(end.err.contains("a ticket in the line cannot be read"), "{end:?}");

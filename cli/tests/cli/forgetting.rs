@@ -1,4 +1,4 @@
-//! A store that forgets its lines, and onlookers who hear how tickets end.
+//! A store that loses its lines, and watches that show how tickets end.
 
 use std::io::{BufRead as _, BufReader};
 use std::thread;
@@ -9,7 +9,7 @@ use tenure_servers::redis::Setup;
 use crate::kit::{field, redis};
 
 #[test]
-fn a_waiter_whose_line_is_lost_by_the_store_stands_in_line_again() {
+fn a_waiter_whose_line_is_lost_by_the_store_joins_it_again() {
     for wait in [&["--wait", "1h"][..], &[]] {
         let Some((server, store)) = redis(Setup::new()) else { return };
         let _holder = store.start(&["run", "k", "--ttl", "1h", "--", "sleep", "600"]);
@@ -20,7 +20,7 @@ fn a_waiter_whose_line_is_lost_by_the_store_stands_in_line_again() {
         server.command(&["FLUSHALL"]).unwrap();
         let end = waiter.end();
         assert_eq!((end.code, end.out.as_str()), (0, "ran\n"), "{end:?}");
-        let said = "has lost the line of `k`: standing in line again";
+        let said = "has lost the line of `k`: joining it again";
         assert!(end.err.contains(said), "{}", end.err);
     }
 }
@@ -43,10 +43,10 @@ fn a_break_and_the_end_of_a_lease_are_watched_by_their_names() {
     let Some((_server, store)) = redis(Setup::new()) else { return };
     let mut watch = store.tenure(&["watch", "--json"]).spawn().unwrap();
     let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
-    // It looks on from some moment on: a lock comes and goes until that is seen.
+    // The watch begins at an unknown time: others lock and release until it shows an event.
     let first = thread::spawn(move || lines.next().map(|line| (line.unwrap(), lines)));
     while !first.is_finished() {
-        store.says(&["run", "before", "--", "sleep", "0.3"]);
+        store.output(&["run", "before", "--", "sleep", "0.3"]);
     }
     let (_, mut lines) = first.join().unwrap().unwrap();
     let mut seen = |event: &str, id: &str| loop {
@@ -60,7 +60,7 @@ fn a_break_and_the_end_of_a_lease_are_watched_by_their_names() {
         store.line_has("k", 1);
         let id = field(&store.line("k")[0], "id").to_owned();
         seen("served", &id);
-        store.says(how);
+        store.output(how);
         seen("broken", &id);
         assert_eq!(run.end().code, 79);
         store.line_has("k", 0);

@@ -1,4 +1,5 @@
-//! The keeper of a command: nobody has the lock before all of the command is dead, however its `tenure` died.
+//! The keeper: the lock is free only after all processes of the command are gone, in whatever way
+//! its `tenure` died.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{PermissionsExt as _, chown};
@@ -7,27 +8,28 @@ use std::process::Command;
 use crate::kit::{
     End, Running, Store, children, end, eventually, is_alive, parent, redis, stands_still,
 };
-use crate::run::{begins_when_nobody_is_left, pids};
+use crate::run::{begins_after_all_are_gone, pids};
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 #[cfg(target_os = "linux")]
 use rustix::process::{Resource, Rlimit, getrlimit, prlimit};
 use tenure_servers::redis::Setup;
 use tenure_servers::{Tool, have};
 
-/// A command of five processes; two left its process group, one of them without a parent, and all are deaf to TERM.
+/// A command of five processes that ignore TERM; two have left its process group, one of them
+/// without a parent.
 pub(crate) const RUNAWAY: &str = "trap '' TERM; echo leader $$ >>$LOG; \
     work() { while :; do sleep 0.02; done; }; \
     setsid sh -c 'echo pid $$ >>$LOG; while :; do sleep 0.02; done' & \
     (setsid sh -c 'echo pid $$ >>$LOG; while :; do sleep 0.02; done' &) ; \
     (work & echo pid $! >>$LOG); work & echo pid $! >>$LOG; echo pid $$ >>$LOG; work";
 
-/// What the next one runs: it tells who of the others still works.
+/// The next holder's command: it logs which of the others still run.
 pub(crate) const CHECK: &str = "for pid in $(sed -n 's/^pid //p' $LOG); do \
     case $(cut -d' ' -f3 /proc/$pid/stat 2>/dev/null) in ''|Z|X) ;; *) echo overlap $pid >>$LOG;; esac; \
     done; echo next >>$LOG";
 
-/// Somebody who is not root.
-const NOBODY: u32 = 65_534;
+/// A user who is not root.
+const OTHER_USER: u32 = 65_534;
 
 fn runaway(store: &Store) -> (Running, Vec<i32>) {
     let run = store.start(&["run", "k", "--", "sh", "-c", RUNAWAY]);
@@ -43,12 +45,12 @@ fn leader(store: &Store) -> i32 {
     line.unwrap().parse().unwrap()
 }
 
-/// The keeper of the command whose first process this is.
+/// The keeper of the command with this first process.
 fn keeper(leader: i32) -> Pid {
     Pid::from_raw(parent(leader)).unwrap()
 }
 
-/// Waits until a `tenure` has another keeper than this, which keeps the session alive.
+/// Waits until a `tenure` has a keeper other than this one, with the session's file open.
 fn successor(tenure: &Running, keeper: Pid) -> Pid {
     let is_keeper = |pid: &i32| {
         fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "lock-keeper\n")
@@ -76,7 +78,7 @@ fn kill_keeper(tenure: &Running, leader: i32) -> Pid {
 }
 
 #[test]
-fn nobody_is_served_before_all_of_a_killed_command_is_dead() {
+fn the_next_is_served_after_all_of_a_killed_command_is_gone() {
     let store = Store::new();
     for _ in 0..10 {
         let (run, pids) = runaway(&store);
@@ -91,14 +93,14 @@ fn nobody_is_served_before_all_of_a_killed_command_is_dead() {
 }
 
 #[test]
-fn who_kills_tenure_and_its_keeper_in_one_go_frees_no_lock_while_the_command_works() {
+fn killing_tenure_and_its_keeper_at_once_frees_no_lock_while_the_command_works() {
     let store = Store::new();
     let run = store.start(&["run", "k", "--", "sh", "-c", "echo leader $$ >>$LOG; exec sleep 600"]);
     store.log_has("leader");
     let leader = leader(&store);
     let keeper = keeper(leader);
-    // Neither sees the end of the other: `tenure` stands still by then. The keeper must go first, though it could be
-    // stopped, too: where the end of `tenure` leaves it without a parent in its session, the system lets it go on.
+    // `tenure` is stopped, so that neither process notices the other's end. The keeper is killed
+    // first: if it were stopped, the kernel would continue it as an orphaned process group.
     run.signal(Signal::STOP);
     eventually("all of it stands still", || stands_still(run.pid()));
     kill_process(keeper, Signal::KILL).unwrap();
@@ -113,24 +115,24 @@ fn who_kills_tenure_and_its_keeper_in_one_go_frees_no_lock_while_the_command_wor
 }
 
 #[test]
-fn a_break_ends_those_who_left_the_group_too() {
-    begins_when_nobody_is_left(&Store::new(), RUNAWAY, 5);
+fn a_break_also_ends_processes_that_left_the_group() {
+    begins_after_all_are_gone(&Store::new(), RUNAWAY, 5);
 }
 
 #[test]
-fn what_a_command_leaves_behind_runs_on() {
+fn processes_that_a_command_leaves_behind_run_on() {
     let store = Store::new();
     let script = "setsid sleep 600 & echo pid $! >>$LOG; sleep 600 & echo pid $! >>$LOG";
-    store.says(&["run", "k", "--", "sh", "-c", &format!("({script}) >/dev/null 2>&1")]);
+    store.output(&["run", "k", "--", "sh", "-c", &format!("({script}) >/dev/null 2>&1")]);
     let left = pids(&store.log());
-    store.says(&["run", "k", "--no-wait", "--", "true"]);
+    store.output(&["run", "k", "--no-wait", "--", "true"]);
     for pid in left {
         assert!(is_alive(pid));
         kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
     }
 }
 
-/// A holder, and somebody who waits behind it with a keeper that has no task yet.
+/// A holder, and a waiter with its spare keeper.
 fn holder_and_waiter(store: &Store, wait: &[&str]) -> (Running, Running, Pid) {
     let hold = store.start(&["run", "k", "--", "sh", "-c", "echo pid $$ >>$LOG; exec sleep 600"]);
     eventually("a holder", || pids(&store.log()).len() == 1);
@@ -149,7 +151,7 @@ fn a_waiters_keeper_ends_with_it() {
     waiter.signal(Signal::KILL);
     eventually("its end", || !is_alive(keeper.as_raw_nonzero().get()));
 
-    // One that hears nothing keeps nobody from ending.
+    // A stopped keeper does not hold its `tenure` up.
     let (store_b, wait) = (Store::new(), ["--wait", "5s"]);
     let (hold_b, waiter, keeper) = holder_and_waiter(&store_b, &wait);
     kill_process(keeper, Signal::STOP).unwrap();
@@ -175,10 +177,11 @@ fn a_waiter_whose_keeper_was_killed_runs_its_command_with_another() {
     assert!(store.log().contains("served"));
 }
 
-/// A keeper is deaf, and this is what `ps` finds out about it.
-fn check(keeper: Pid, words: &str) {
+/// Checks the keeper's name in `ps`, and signals it: it must ignore these signals.
+fn check(keeper: Pid) {
     let read = |file: &str| fs::read_to_string(format!("/proc/{keeper}/{file}")).unwrap();
-    assert_eq!((read("comm").as_str(), read("cmdline").as_str()), ("lock-keeper\n", words));
+    let names = (read("comm"), read("cmdline"));
+    assert_eq!((names.0.as_str(), names.1.as_str()), ("lock-keeper\n", "lock-keeper\0--keep\0"));
     for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT, Signal::USR1, Signal::USR2]
     {
         kill_process(keeper, signal).unwrap();
@@ -186,7 +189,7 @@ fn check(keeper: Pid, words: &str) {
 }
 
 #[test]
-fn a_keeper_that_somebody_has_stopped_goes_on_when_it_gets_its_command() {
+fn a_keeper_that_was_stopped_continues_when_it_gets_its_command() {
     let store = Store::new();
     let (hold, waiter, keeper) = holder_and_waiter(&store, &[]);
     kill_process(keeper, Signal::STOP).unwrap();
@@ -196,8 +199,8 @@ fn a_keeper_that_somebody_has_stopped_goes_on_when_it_gets_its_command() {
     assert!(store.log().contains("served"));
 }
 
-/// A `tenure run` whose keepers look at their command only two seconds after they got it, and the first of them, which has
-/// got it by now. `None` if there is no strace here.
+/// Starts a `tenure run` whose keepers begin their task two seconds after they received it. Returns
+/// also the first keeper, which has received its task. `None` if there is no strace.
 fn with_a_slow_keeper(store: &Store) -> Option<(Running, Pid, Pid)> {
     if !have(&[Tool::program("strace", "strace")]) {
         return None;
@@ -214,8 +217,8 @@ fn with_a_slow_keeper(store: &Store) -> Option<(Running, Pid, Pid)> {
     Some((strace, Pid::from_raw(tenure).unwrap(), Pid::from_raw(keeper).unwrap()))
 }
 
-/// What it said itself, and not strace about its own work.
-fn said(end: &End) -> String {
+/// The messages of `tenure`, without those of strace.
+fn messages(end: &End) -> String {
     end.err.lines().filter(|line| !line.starts_with("strace: ")).collect()
 }
 
@@ -225,21 +228,21 @@ fn a_keeper_that_dies_before_it_has_started_the_command_has_a_successor_that_doe
     let Some((run, _tenure, keeper)) = with_a_slow_keeper(&store) else { return };
     kill_process(keeper, Signal::KILL).unwrap();
     let end = run.end();
-    assert_eq!((end.code, said(&end).as_str()), (0, ""));
+    assert_eq!((end.code, messages(&end).as_str()), (0, ""));
     assert_eq!(store.log(), "ran\n");
 }
 
 #[test]
-fn who_is_asked_to_end_before_the_command_has_begun_ends_as_asked() {
+fn a_signal_before_the_command_has_begun_ends_the_run() {
     let store = Store::new();
     let Some((run, tenure, keeper)) = with_a_slow_keeper(&store) else { return };
-    // So that it has heard that when it finds its keeper dead.
+    // TERM is pending when `tenure` notices the keeper's end.
     kill_process(tenure, Signal::STOP).unwrap();
     kill_process(tenure, Signal::TERM).unwrap();
     kill_process(keeper, Signal::KILL).unwrap();
     kill_process(tenure, Signal::CONT).unwrap();
     let end = run.end();
-    assert_eq!((end.code, said(&end).as_str()), (1015, ""));
+    assert_eq!((end.code, messages(&end).as_str()), (1015, ""));
     assert_eq!(store.line("k").len(), 0);
     assert!(!store.path("log").exists());
 }
@@ -255,7 +258,7 @@ fn a_command_runs_where_few_files_may_be_open() {
 }
 
 #[test]
-fn a_keeper_hears_no_signal_and_is_known_by_its_name() {
+fn a_keeper_ignores_signals_and_has_its_own_name() {
     let store = Store::new();
     let run = store.start(&["run", "k", "--", "sh", "-c", "echo pid $$ >>$LOG; cat; exit 7"]);
     eventually("a process", || pids(&store.log()).len() == 1);
@@ -265,15 +268,14 @@ fn a_keeper_hears_no_signal_and_is_known_by_its_name() {
     let run = store.start(&["run", "k", "--", "sh", "-c", "echo pid $$ >>$LOG; exec sleep 600"]);
     eventually("a process", || pids(&store.log()).len() == 2);
     let leader = pids(&store.log())[1];
-    // One is forked, and has none of the words of its `tenure`; the other is started in its place.
-    check(keeper(leader), "lock-keeper\0");
+    check(keeper(leader));
     let keeper = kill_keeper(&run, leader);
-    check(keeper, "lock-keeper\0--keep\0");
+    check(keeper);
     run.signal(Signal::KILL);
     eventually("their end", || !is_alive(leader));
     eventually("its own", || !is_alive(keeper.as_raw_nonzero().get()));
     drop(run);
-    assert_eq!(store.says(&["run", "k", "--no-wait", "--", "echo", "free"]), "free\n");
+    assert_eq!(store.output(&["run", "k", "--no-wait", "--", "echo", "free"]), "free\n");
 }
 
 #[test]
@@ -316,14 +318,14 @@ fn a_break_ends_a_command_whose_keeper_died() {
     let store = Store::new();
     let (run, pids) = runaway(&store);
     kill_keeper(&run, leader(&store));
-    store.says(&["break", "k"]);
+    store.output(&["break", "k"]);
     assert_eq!(run.end().code, 79);
     assert!(!pids.iter().any(|pid| is_alive(*pid)));
 }
 
-/// A process of another user keeps the lock for as long as it works, and is named.
+/// A process of another user keeps the lock as long as it runs, and is named.
 #[test]
-fn who_may_not_be_killed_keeps_the_lock() {
+fn a_process_that_may_not_be_killed_keeps_the_lock() {
     if !geteuid().is_root() {
         println!("SKIPPED: only root can make a program of another user");
         return;
@@ -332,11 +334,11 @@ fn who_may_not_be_killed_keeps_the_lock() {
     let own = store.path("setpriv");
     fs::copy("/usr/bin/setpriv", &own).unwrap();
     fs::set_permissions(&own, fs::Permissions::from_mode(0o4755)).unwrap();
-    chown(store.path(""), Some(NOBODY), None).unwrap();
+    chown(store.path(""), Some(OTHER_USER), None).unwrap();
     let script = "echo pid $$ >>$LOG; \
         \"$0\" --reuid=0 --clear-groups sh -c 'echo pid $$ >>$LOG; exec sleep 600'";
     let words = ["run", "k", "--", "sh", "-c", script];
-    let mut command = as_nobody(&store, &words);
+    let mut command = as_other_user(&store, &words);
     let said = File::options().create(true).append(true).open(store.path("said")).unwrap();
     let run = Running::of(command.arg(&own).stderr(said));
     eventually("two processes", || pids(&store.log()).len() == 2);
@@ -348,14 +350,18 @@ fn who_may_not_be_killed_keeps_the_lock() {
         pids[1]
     );
     eventually("its name", || fs::read_to_string(store.path("said")).unwrap().ends_with(&sentence));
-    assert_eq!(end(&mut as_nobody(&store, &["run", "k", "--no-wait", "--", "true"])).code, 75);
+    assert_eq!(end(&mut as_other_user(&store, &["run", "k", "--no-wait", "--", "true"])).code, 75);
     kill_process(Pid::from_raw(pids[1]).unwrap(), Signal::KILL).unwrap();
-    assert_eq!(end(&mut as_nobody(&store, &["run", "k", "--", "echo", "free"])).out, "free\n");
+    assert_eq!(end(&mut as_other_user(&store, &["run", "k", "--", "echo", "free"])).out, "free\n");
 }
 
-fn as_nobody(store: &Store, words: &[&str]) -> Command {
+fn as_other_user(store: &Store, words: &[&str]) -> Command {
     let mut command = Command::new("setpriv");
-    command.args([&format!("--reuid={NOBODY}"), "--clear-groups", env!("CARGO_BIN_EXE_tenure")]);
+    command.args([
+        &format!("--reuid={OTHER_USER}"),
+        "--clear-groups",
+        env!("CARGO_BIN_EXE_tenure"),
+    ]);
     store.dress(command.args(words));
     command
 }
@@ -376,13 +382,13 @@ fn a_keeper_of_a_lease_wakes_by_a_clock_that_goes_on_in_a_suspend() {
     drop(run);
 }
 
-/// Before, it was given back on the way out, while the keeper was still about to kill the command.
+/// The lock must not be released while the keeper has yet to kill the command.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_run_that_can_watch_no_longer_leaves_its_lock_to_the_keeper() {
     let store = Store::new();
-    // The kernel refuses to wait for two files where one may be open. Another run adopts the keeper, which is stopped for a
-    // while: the kernel wakes who is stopped and an orphan.
+    // The kernel refuses to wait for two files where one may be open. Another run adopts the
+    // keeper, which is stopped meanwhile: the kernel continues a stopped orphan.
     let script = r#"
         "$0" run k -- sh -c 'echo $PPID >$LOG; exec sleep 60 >/dev/null 2>&1' &
         until [ -s "$LOG" ]; do sleep 0.01; done
@@ -411,15 +417,15 @@ fn a_command_that_can_have_no_other_keeper_is_killed() {
     let run = store.start(&["run", "k", "--", "sh", "-c", script]);
     store.log_has("pid");
     let leader = pids(&store.log())[0];
-    // What is passed on shows that it knows its command.
+    // A signal that is passed on shows that `tenure` knows its command.
     run.signal(Signal::WINCH);
     store.log_has("heard");
-    // A keeper needs files of its own.
+    // A new keeper needs more files.
     let few = Rlimit { current: Some(6), ..getrlimit(Resource::Nofile) };
     prlimit(Pid::from_raw(run.pid()), Resource::Nofile, few).unwrap();
     kill_process(keeper(leader), Signal::KILL).unwrap();
     eventually("its end", || !is_alive(leader));
     let end = run.end();
     assert!(end.code == 77 && end.err.contains("is killed"), "{end:?}");
-    store.says(&["run", "--wait", "60s", "k", "--", "true"]);
+    store.output(&["run", "--wait", "60s", "k", "--", "true"]);
 }

@@ -1,4 +1,4 @@
-//! What every test needs: a store of its own, commands on it, and waiting for what must come.
+//! Helpers of the tests: a store for each test, commands on it, and waiting for conditions.
 
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt as _;
@@ -13,31 +13,31 @@ use tempfile::TempDir;
 use tenure_servers::have;
 use tenure_servers::redis::{REDIS, Server, Setup};
 
-/// Whatever takes so long does not come any more.
+/// Time limit for a condition.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A store, and a directory for whatever else a test writes.
+/// A store, and a directory for the files of a test.
 pub(crate) struct Store {
     dir: TempDir,
     url: String,
 }
 
 impl Store {
-    /// One on files, in a directory that is there.
+    /// A file store in a directory that exists.
     pub(crate) fn new() -> Self {
         let store = Self::unmade();
         DirBuilder::new().mode(0o700).create(store.path("store")).unwrap();
         store
     }
 
-    /// One whose directory is made with the first lock.
+    /// A file store whose directory is created with the first lock.
     pub(crate) fn unmade() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let url = format!("file:{}", dir.path().join("store").display());
         Self { dir, url }
     }
 
-    /// The one at this URL.
+    /// The store at this URL.
     pub(crate) fn at(url: impl Into<String>) -> Self {
         Self { dir: tempfile::tempdir().unwrap(), url: url.into() }
     }
@@ -50,7 +50,7 @@ impl Store {
         self.dir.path().join(name)
     }
 
-    /// `tenure` with these words, on this store.
+    /// `tenure` with these arguments, on this store.
     pub(crate) fn tenure(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
         self.dress(command.args(words));
@@ -69,24 +69,24 @@ impl Store {
             .stderr(Stdio::piped());
     }
 
-    /// Runs it to its end.
+    /// Runs `tenure` to its end.
     pub(crate) fn end(&self, words: &[&str]) -> End {
         end(&mut self.tenure(words))
     }
 
-    /// What it says, where it must not fail.
-    pub(crate) fn says(&self, words: &[&str]) -> String {
+    /// Runs `tenure`, which must succeed, and returns its output.
+    pub(crate) fn output(&self, words: &[&str]) -> String {
         let end = self.end(words);
         assert_eq!((end.code, end.err.as_str()), (0, ""), "{words:?}");
         end.out
     }
 
-    /// Starts it, to be ended with the value.
+    /// Starts `tenure`; drop kills it.
     pub(crate) fn start(&self, words: &[&str]) -> Running {
         Running::of(&mut self.tenure(words))
     }
 
-    /// What the test's commands have written into their log.
+    /// The log of the test's commands.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.path("log")).unwrap_or_default()
     }
@@ -95,7 +95,7 @@ impl Store {
         eventually(&format!("`{text}` in the log"), || self.log().contains(text));
     }
 
-    /// Waits until the line of a key has so many tickets.
+    /// Waits until the line of a key has `count` tickets.
     pub(crate) fn line_has(&self, key: &str, count: usize) {
         eventually(&format!("{count} tickets in the line"), || self.line(key).len() == count);
     }
@@ -103,13 +103,13 @@ impl Store {
     /// The line of a key, as JSON.
     pub(crate) fn line(&self, key: &str) -> Vec<String> {
         let end = self.end(&["line", "--json", key]);
-        // Whoever is awaited may not have made the store yet.
+        // The process that is waited for may not have created the store yet.
         assert!(end.code == 0 || end.err.contains("there is no store"), "{end:?}");
         end.out.lines().map(String::from).collect()
     }
 }
 
-/// A Redis of a test's own, and the store on it. `None`, aloud, where there is no Redis.
+/// Starts a Redis for one test. `None`, with a message, where there is no Redis.
 pub(crate) fn redis(setup: Setup) -> Option<(Server, Store)> {
     if !have(&[REDIS]) {
         return None;
@@ -139,12 +139,12 @@ fn of(output: Output) -> End {
     }
 }
 
-/// An exit code; or the number of a signal, and 1000.
+/// The exit code, or 1000 plus the number of the signal.
 pub(crate) fn code(status: ExitStatus) -> i32 {
     status.code().or_else(|| Some(1000 + status.signal()?)).unwrap()
 }
 
-/// A process that does not outlive its test.
+/// A process that drop kills.
 pub(crate) struct Running(Option<Child>);
 
 impl Running {
@@ -172,17 +172,17 @@ impl Drop for Running {
             let _ = child.kill();
             let output = child.wait_with_output();
             if thread::panicking() {
-                println!("by then it had said: {output:?}");
+                println!("its output by then: {output:?}");
             }
         }
     }
 }
 
-/// Waits for what must come.
+/// Waits for a condition.
 pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is_so() {
-        assert!(began.elapsed() < PATIENCE, "this did not come: {what}");
+        assert!(began.elapsed() < PATIENCE, "timed out: {what}");
         thread::sleep(Duration::from_millis(5));
     }
 }
@@ -205,7 +205,8 @@ pub(crate) fn parent(pid: i32) -> i32 {
     field.unwrap_or(0)
 }
 
-/// What the system says of a process, or of a thread, behind its name: its state comes first. Nothing if it is gone.
+/// The fields of `stat` after the name of a process or thread; the first is its state. Empty if it
+/// is gone.
 fn stat(directory: impl AsRef<Path>) -> String {
     let stat = fs::read_to_string(directory.as_ref().join("stat")).unwrap_or_default();
     stat.rsplit(") ").next().unwrap_or_default().to_owned()
@@ -218,7 +219,7 @@ pub(crate) fn children(pid: i32) -> Vec<i32> {
     pids.filter(|other| parent(*other) == pid).collect()
 }
 
-/// A script that stands in a file, to be run by its path.
+/// Writes a file with this mode, for example a script.
 pub(crate) fn write(path: &Path, text: &str, mode: u32) {
     use std::os::unix::fs::PermissionsExt as _;
     fs::write(path, text).unwrap();

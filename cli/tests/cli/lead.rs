@@ -1,11 +1,11 @@
-//! `tenure lead` in several processes: never two of their commands at once.
+//! `tenure lead` in several processes: one of their commands runs at a time.
 
 use rustix::process::Signal;
 
 use crate::kit::{Running, Store, eventually, field, is_alive};
 use crate::run::pids;
 
-/// Tells of every command that is still at work when this one begins.
+/// Logs every earlier command that still runs when this one begins.
 pub(crate) const WORK: &str = "for pid in $(sed -n 's/^pid //p' $LOG 2>/dev/null); do \
     case $(cut -d' ' -f3 /proc/$pid/stat 2>/dev/null) in ''|Z|X) ;; *) echo overlap $pid >>$LOG;; esac; \
     done; echo pid $$ >>$LOG; exec sleep 600";
@@ -20,7 +20,7 @@ fn candidates(store: &Store) -> Vec<Running> {
         .collect()
 }
 
-/// Waits until so many commands have begun, and says who is at the front of the line.
+/// Waits until `terms` commands have begun, and returns the pid at the front of the line.
 fn leader(store: &Store, terms: usize) -> i32 {
     eventually(&format!("term {terms}"), || pids(&store.log()).len() == terms);
     let front = store.line("k").remove(0);
@@ -61,9 +61,9 @@ fn a_broken_leader_campaigns_again() {
     for term in 1..=6 {
         let now = leader(&store, term);
         assert_eq!(now, candidates[(term - 1) % 3].pid());
-        // Whoever led before stands behind the others again.
+        // The former leader has joined the end of the line.
         store.line_has("k", 3);
-        assert!(store.says(&["break", "k", "--holder"]).contains("was told to leave"));
+        assert!(store.output(&["break", "k", "--holder"]).contains("was asked to leave"));
     }
     leader(&store, 7);
     store.line_has("k", 3);
@@ -82,7 +82,7 @@ fn the_end_of_the_command_is_the_end_of_the_term() {
 }
 
 #[test]
-fn who_asks_for_more_is_told_of_the_lead_and_of_the_end() {
+fn verbose_reports_the_lead_and_the_end() {
     let store = Store::new();
     let end = store.end(&["lead", "-v", "k", "--", "sh", "-c", "exit 3"]);
     assert_eq!(end.code, 3);

@@ -1,4 +1,4 @@
-//! The command on MongoDB: what it says of a line that somebody changed.
+//! The command on MongoDB: a line that was changed by hand.
 
 use tenure_servers::have;
 use tenure_servers::mongodb::{MONGOD, Server, doc};
@@ -6,7 +6,7 @@ use tenure_servers::mongodb::{MONGOD, Server, doc};
 use crate::kit::{Store, field};
 
 #[test]
-fn a_line_that_cannot_be_read_is_told_and_hides_no_other() {
+fn a_line_that_cannot_be_read_is_reported_and_hides_no_other() {
     if !have(&[MONGOD]) {
         return;
     }
@@ -17,7 +17,7 @@ fn a_line_that_cannot_be_read_is_told_and_hides_no_other() {
     store.line_has("a", 1);
     store.line_has("b", 1);
     let id = field(&store.line("a")[0], "id").to_owned();
-    // Another version of Tenure may keep something else there.
+    // Another version of Tenure may write another format.
     let spoil = doc! { "q": { "key": "a" }, "u": { "$set": { "of": "all" } } };
     server.command("tenure", doc! { "update": "locks", "updates": [spoil] }).unwrap();
     let listed = "{\"key\":\"b\",\"holding\":1,\"waiting\":0}\n";
@@ -26,12 +26,12 @@ fn a_line_that_cannot_be_read_is_told_and_hides_no_other() {
     {
         let end = store.end(&[&["--quiet"], words].concat());
         assert_eq!((end.code, end.out.as_str()), (77, out), "{words:?}: {end:?}");
-        let is_told = end.err.starts_with("tenure: a ticket in the line cannot be read");
-        assert!(is_told && end.err.contains("\"a\""), "{end:?}");
+        let is_reported = end.err.starts_with("tenure: a ticket in the line cannot be read");
+        assert!(is_reported && end.err.contains("\"a\""), "{end:?}");
         assert_eq!(end.err.lines().count(), 1, "{end:?}");
     }
     let hint = store.end(&["--quiet", "break", "a"]).err;
     assert!(hint.contains("name the ticket with --ticket and its whole id"), "{hint}");
-    // The store does not know what is in this line, and lets nobody break a ticket of it.
+    // The store cannot read this line, and refuses to break a ticket of it.
     assert_eq!(store.end(&["--quiet", "break", "a", "--ticket", &id]).code, 77);
 }

@@ -1,4 +1,4 @@
-//! A real terminal, and a session in it that has it for its own.
+//! A real terminal, controlled by a session of its own.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -24,7 +24,7 @@ pub(crate) struct Pty {
 }
 
 impl Pty {
-    /// Starts a command as the leader of a session in a terminal of so many columns.
+    /// Starts a command as the leader of a session in a terminal of `columns` columns.
     pub(crate) fn start(command: &Command, columns: u16) -> Self {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&master).unwrap();
@@ -60,7 +60,7 @@ impl Pty {
         self.master.write_all(text.as_bytes()).unwrap();
     }
 
-    /// Waits until something is shown, after what was waited for before.
+    /// Waits until the terminal shows a text after the previous one.
     pub(crate) fn shows(&mut self, text: &str) {
         eventually(&format!("{text:?} on the terminal"), || {
             let shown = self.shown.lock().unwrap();
@@ -75,7 +75,7 @@ impl Pty {
     /// Waits for the end: its [code], and everything that was shown.
     pub(crate) fn end(mut self) -> (i32, String) {
         let code = code(self.child.wait().unwrap());
-        // What is still on its way comes before the terminal hangs up.
+        // Output in transit arrives before the terminal hangs up.
         eventually("the end of the terminal", || self.reader.is_finished());
         let shown = self.shown.lock().unwrap().clone();
         (code, shown)
@@ -94,7 +94,8 @@ fn encode(command: &Command) -> String {
     words.map(|word| word.to_str().unwrap()).collect::<Vec<_>>().join("\u{1f}")
 }
 
-/// No test: this program again, as the leader of a session in its standard input's terminal.
+/// Not a test: this program again, as the leader of a session in the terminal on its standard
+/// input.
 #[test]
 fn becomes_a_session() {
     let Ok(words) = std::env::var(VARIABLE) else { return };

@@ -1,4 +1,4 @@
-//! The command on Redis, alone or as one of many: what it says, gives and refuses.
+//! The command on Redis, alone and in parallel: its output, messages and refusals.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -12,15 +12,15 @@ use tenure_servers::redis::{Cluster, Masters, REDIS, Sentinels, Setup};
 
 use crate::kit::{End, Running, Store, end, field, fields, redis};
 use crate::pty::Pty;
-use crate::run::{hands_over, leaves_when_interrupted, tells_who_holds};
+use crate::run::{hands_over, leaves_when_interrupted, names_the_holder};
 
-/// A password that stands nowhere else.
+/// A password that occurs nowhere else.
 const PASSWORD: &str = "hush-4711-of-tests";
 
-/// What `keys` shows of a key that one holds, below its title.
+/// The row of `keys` for a key with one holder.
 const KEY_HELD: &str = "k          1        0";
 
-/// Runs the same so often at once.
+/// Runs the same command `times` times in parallel.
 fn at_once(store: &Store, count: usize, words: &[&str]) -> Vec<End> {
     let all: Vec<Running> = (0..count).map(|_| store.start(words)).collect();
     all.into_iter().map(Running::end).collect()
@@ -39,9 +39,9 @@ fn the_next_is_served_with_a_higher_token() {
 }
 
 #[test]
-fn who_does_not_wait_is_told_who_holds() {
+fn a_busy_answer_names_the_holder() {
     let Some((_server, store)) = redis(Setup::new()) else { return };
-    tells_who_holds(&store);
+    names_the_holder(&store);
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn a_waiter_that_is_interrupted_leaves_the_line() {
 }
 
 #[test]
-fn a_line_tells_when_its_leases_end() {
+fn a_line_shows_when_its_leases_end() {
     let Some((_server, store)) = redis(Setup::new()) else { return };
     let holder =
         ["run", "k", "--permits", "2/3", "--ttl", "7s", "--note", "mine", "--", "sleep", "600"];
@@ -83,7 +83,7 @@ fn a_line_tells_when_its_leases_end() {
     assert!((7_001..=30_000).contains(&expires(1)), "{}", line[1]);
     let token = |at: usize| field(&line[at], "token").parse::<u64>().unwrap();
     assert!(token(0) < token(1));
-    assert_eq!(store.says(&["keys", "--json"]), "{\"key\":\"k\",\"holding\":1,\"waiting\":1}\n");
+    assert_eq!(store.output(&["keys", "--json"]), "{\"key\":\"k\",\"holding\":1,\"waiting\":1}\n");
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn a_limit_is_kept_by_many_at_a_time() {
 }
 
 #[test]
-fn what_lasts_is_watched() {
+fn lasting_events_are_watched() {
     let Some((_server, store)) = redis(Setup::new()) else { return };
     let mut watch = store.tenure(&["watch", "a/", "--json"]).spawn().unwrap();
     let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
@@ -136,7 +136,7 @@ fn what_lasts_is_watched() {
             assert!(run.wait().unwrap().success());
         }
     };
-    // It looks on from some moment on: somebody comes and goes until that is seen.
+    // The watch begins at an unknown time: others lock and release until it shows an event.
     let first = thread::spawn(move || lines.next().map(|line| (line.unwrap(), lines)));
     while !first.is_finished() {
         let leave = hold("a/before");
@@ -165,20 +165,20 @@ fn what_lasts_is_watched() {
 #[test]
 fn a_bench_measures_and_cleans_up() {
     let Some((_server, store)) = redis(Setup::new()) else { return };
-    let lines = store.says(&["bench", "--seconds", "1", "--tasks", "3", "--json"]);
+    let lines = store.output(&["bench", "--seconds", "1", "--tasks", "3", "--json"]);
     let cases: Vec<_> = lines.lines().map(|line| field(line, "case")).collect();
     assert_eq!(cases, ["free", "parallel", "handover", "crowd"]);
     for line in lines.lines() {
         assert!(field(line, "ops").parse::<u64>().unwrap() > 0, "{line}");
     }
-    assert_eq!(store.says(&["keys"]), "");
+    assert_eq!(store.output(&["keys"]), "");
 }
 
 #[test]
 fn a_server_that_is_gone_is_named() {
     let Some((server, store)) = redis(Setup::new()) else { return };
     server.kill().unwrap();
-    let at = format!("nobody listens at 127.0.0.1:{}", server.port());
+    let at = format!("127.0.0.1:{}", server.port());
     for words in [
         &["run", "k", "--", "true"][..],
         &["lead", "k", "--", "true"],
@@ -195,10 +195,10 @@ fn a_server_that_is_gone_is_named() {
 }
 
 #[test]
-fn a_server_that_is_gone_is_tried_again_for_as_long_as_somebody_waits() {
+fn a_server_that_is_gone_is_retried_during_the_wait() {
     let Some((server, store)) = redis(Setup::new()) else { return };
     server.kill().unwrap();
-    // Somebody hangs up in its place, so that it is known to have been asked for.
+    // A listener in its place hangs up, which shows that the server was requested.
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, server.port())).unwrap();
     let run = store.start(&["run", "k", "--wait", "1h", "--", "echo", "ran"]);
     drop(listener.accept().unwrap());
@@ -209,28 +209,28 @@ fn a_server_that_is_gone_is_tried_again_for_as_long_as_somebody_waits() {
 }
 
 #[test]
-fn a_server_that_is_gone_for_longer_than_somebody_waits_is_named() {
+fn a_server_that_is_gone_beyond_the_wait_is_named() {
     let Some((server, store)) = redis(Setup::new()) else { return };
     let began = Instant::now();
     server.kill().unwrap();
-    let at = format!("nobody listens at 127.0.0.1:{}", server.port());
+    let at = format!("127.0.0.1:{}", server.port());
     is_refused(&store.end(&["run", "k", "--wait", "1s", "--", "true"]), 69, &at);
     assert!(began.elapsed() >= Duration::from_secs(1));
 }
 
 #[test]
-fn who_looks_on_is_told_at_once_that_a_server_is_gone() {
+fn a_terminal_shows_at_once_that_a_server_is_gone() {
     let Some((server, store)) = redis(Setup::new()) else { return };
     server.kill().unwrap();
     let mut pty = Pty::start(&store.tenure(&["run", "k", "--wait", "1h", "--", "true"]), 80);
-    pty.shows("trying again for ");
-    pty.shows(&format!("nobody listens at 127.0.0.1:{}", server.port()));
+    pty.shows("retrying for ");
+    pty.shows(&format!("127.0.0.1:{}", server.port()));
     pty.write("\u{3}");
     assert_eq!(pty.end().0, 1002);
 }
 
 #[test]
-fn a_server_that_goes_while_somebody_waits_in_line_is_named() {
+fn a_server_that_goes_during_a_wait_in_line_is_named() {
     let Some((server, store)) = redis(Setup::new()) else { return };
     let waiter_behind = |key: &str| {
         let holder = store.start(&["run", key, "--ttl", "1h", "--", "sleep", "600"]);
@@ -245,11 +245,11 @@ fn a_server_that_goes_while_somebody_waits_in_line_is_named() {
     server.thaw().unwrap();
     let (_holder, waiter) = waiter_behind("b");
     server.kill().unwrap();
-    is_refused(&waiter.end(), 69, &format!("nobody listens at 127.0.0.1:{}", server.port()));
+    is_refused(&waiter.end(), 69, &format!("127.0.0.1:{}", server.port()));
 }
 
 #[test]
-fn what_waiting_does_not_mend_is_told_at_once() {
+fn errors_that_waiting_does_not_mend_are_reported_at_once() {
     let Some((_server, store)) = redis(Setup::new().password(PASSWORD)) else { return };
     let began = Instant::now();
     let run = |url: String, words: &[&str]| {
@@ -266,14 +266,14 @@ fn what_waiting_does_not_mend_is_told_at_once() {
 }
 
 #[test]
-fn a_password_is_passed_on_and_never_told() {
+fn a_password_is_passed_on_and_never_shown() {
     let setup = Setup::new().user("tenure", PASSWORD).tls();
     let Some((_server, store)) = redis(setup) else { return };
     let script = "\"$0\" line --json k; \"$0\" keys; grep -las \"$1\" /proc/[0-9]*/cmdline; true";
     let tenure = env!("CARGO_BIN_EXE_tenure");
-    // Its two halves, so that this very search is not what is found.
+    // A pattern, so that the search does not find itself.
     let pattern = PASSWORD.replacen('-', "[-]", 1);
-    let said = store.says(&["run", "k", "--", "sh", "-c", script, tenure, &pattern]);
+    let said = store.output(&["run", "k", "--", "sh", "-c", script, tenure, &pattern]);
     let lines: Vec<_> = said.lines().collect();
     assert_eq!(lines.len(), 3, "the password is in an argument: {said}");
     assert_eq!((field(lines[0], "state"), lines[2]), ("holding", KEY_HELD));
@@ -305,7 +305,7 @@ fn a_relative_certificate_stays_the_same_for_the_command() {
 }
 
 #[test]
-fn what_is_wrong_with_the_store_is_said_where_others_rely_on_it() {
+fn warnings_of_the_store_are_shown_where_others_rely_on_it() {
     let setup = Setup::new().setting(&["maxmemory-policy", "allkeys-lru"]);
     let Some((_server, store)) = redis(setup) else { return };
     for (words, out) in [
@@ -322,7 +322,7 @@ fn what_is_wrong_with_the_store_is_said_where_others_rely_on_it() {
         assert_eq!((quiet.code, quiet.err.as_str()), (0, ""), "{quiet:?}");
     }
     for words in [&["line", "k"][..], &["keys"], &["bench", "free", "--seconds", "1"]] {
-        store.says(words);
+        store.output(words);
     }
 }
 
@@ -346,8 +346,8 @@ fn every_kind_of_redis_keeps_locks() {
             "{end:?}"
         );
         assert!(end.err.starts_with("tenure: `k` is busy, held by tenure["), "{end:?}");
-        assert_eq!(store.says(&["next", "k"]), "1\n");
-        assert_eq!(store.says(&["keys"]), "");
+        assert_eq!(store.output(&["next", "k"]), "1\n");
+        assert_eq!(store.output(&["keys"]), "");
     }
 }
 
@@ -363,24 +363,23 @@ fn a_redlock_needs_a_majority() {
     let store = Store::at(masters.url() + "?young=trust&timeout=5s");
     let tenure = env!("CARGO_BIN_EXE_tenure");
     let words = ["run", "k", "--", "sh", "-c", "\"$0\" keys; \"$0\" line --json k", tenure];
-    let said = store.says(&words);
+    let said = store.output(&words);
     let lines: Vec<_> = said.lines().collect();
     assert_eq!((lines[1], field(lines[2], "state")), (KEY_HELD, "holding"));
     assert!(field(lines[2], "expires_in_ms").parse::<u64>().is_ok(), "{said}");
     is_refused(&store.end(&["next", "k"]), 77, "no counters");
     is_refused(&store.end(&["run", "s", "--permits", "1/3", "--", "true"]), 77, "semaphore of 3");
-    let bench = store.says(&["bench", "--seconds", "1", "--tasks", "2"]);
+    let bench = store.output(&["bench", "--seconds", "1", "--tasks", "2"]);
     assert_eq!(bench.lines().count(), 5, "{bench}");
 
     let [first, second, _] = masters.servers() else { panic!("there are three") };
-    let at = [first, second].map(|server| format!("nobody listens at 127.0.0.1:{}", server.port()));
+    let at = [first, second].map(|server| format!("127.0.0.1:{}", server.port()));
     first.kill().unwrap();
     let end = store.end(&["run", "k", "--", "echo", "ran"]);
     assert_eq!((end.code, end.out.as_str()), (0, "ran\n"), "{end:?}");
-    assert!(end.err.contains(&format!("tenure: warning: {}", at[0])), "{end:?}");
+    assert!(end.err.starts_with("tenure: warning: ") && end.err.contains(&at[0]), "{end:?}");
     second.kill().unwrap();
     let end = store.end(&["run", "k", "--", "true"]);
     is_refused(&end, 69, "no majority of 127.0.0.1:");
-    let both = format!("(and so with 127.0.0.1:{})", second.port());
-    assert!(end.err.contains(&at[0]) && end.err.contains(&both), "{end:?}");
+    assert!(at.iter().all(|server| end.err.contains(server)), "{end:?}");
 }

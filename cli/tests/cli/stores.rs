@@ -1,4 +1,4 @@
-//! Stores that are none, or that nobody can use: which one, and the way out.
+//! Wrong or unusable stores: the message names the store and the remedy.
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader};
@@ -12,7 +12,7 @@ use super::bad_input::is_refused;
 use crate::kit::{Store, end, field};
 
 #[test]
-fn a_store_that_nobody_else_sees() {
+fn a_store_that_no_other_process_sees() {
     let store = Store::new();
     for words in [
         &["run", "k", "--", "true"][..],
@@ -24,17 +24,17 @@ fn a_store_that_nobody_else_sees() {
         &["watch"],
     ] {
         let words = [&["--on", "memory:"], words].concat();
-        is_refused(&store.end(&words), 77, "seen by one process alone");
+        is_refused(&store.end(&words), 77, "visible to one process only");
     }
 }
 
 #[test]
-fn a_url_that_nobody_typed_is_looked_for_where_it_stands() {
+fn a_wrong_url_in_the_environment_is_named_as_such() {
     let store = Store::new();
     for words in [&["keys"][..], &["run", "k", "--", "true"], &["lead", "k", "--", "true"]] {
         for url in [" redis://h", "machine:x"] {
             let mut command = store.tenure(words);
-            is_refused(&end(command.env("TENURE_ON", url)), 64, "(the URL stands in TENURE_ON)");
+            is_refused(&end(command.env("TENURE_ON", url)), 64, "(the URL is in TENURE_ON)");
         }
     }
 }
@@ -51,13 +51,13 @@ fn stores_that_are_none() {
         ("/var/locks", 64, "file:"),
         ("file:", 64, "no path"),
         ("redis", 64, "scheme"),
-        ("machine:x", 64, "nothing stands behind machine:"),
+        ("machine:x", 64, "leave out the text after the colon"),
         ("machin:", 64, "did you mean `machine:`?"),
         ("http://127.0.0.1:2379", 64, "did you mean `etcd:`?"),
         ("file:~/locks", 64, "`~` is a home only where a shell expands it"),
         ("redis+unix:~/locks", 64, "`~` is a home only where a shell expands it"),
         ("etcds://h?ca=~/ca.pem", 64, "`~` is a home only where a shell expands it"),
-        ("redis://h ", 64, "leave that out"),
+        ("redis://h ", 64, "the URL of a store begins or ends with"),
     ] {
         for words in [&["keys"][..], &["run", "k", "--", "true"], &["next", "k"]] {
             is_refused(&store.end(&[&["--on", url], words].concat()), code, with);
@@ -70,7 +70,7 @@ fn stores_that_are_none() {
 #[test]
 fn the_time_to_wait_is_a_limit_for_connecting_too() {
     let store = Store::new();
-    // Connections are taken by the system, and nothing is ever answered.
+    // The kernel accepts connections, and no answer ever comes.
     let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let at = silent.local_addr().unwrap();
     // An attempt takes longer than any test.
@@ -92,7 +92,7 @@ fn the_time_to_wait_is_a_limit_for_connecting_too() {
 #[test]
 fn servers_that_cannot_be_reached_are_named() {
     let store = Store::new();
-    // A name of so many letters is looked up nowhere.
+    // A name of 70 letters is not valid, so no resolver is asked.
     let name = "a".repeat(70);
     for engine in REGISTER.iter().filter(|engine| engine.reach == Visibility::Network) {
         let url = format!("{}://{name}", engine.schemes[0].name);
@@ -101,7 +101,7 @@ fn servers_that_cannot_be_reached_are_named() {
     for scheme in ["redlock", "etcd", "zookeeper"] {
         let url = format!("{scheme}://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3");
         let end = store.end(&["--on", &url, "keys"]);
-        is_refused(&end, 69, "(and so with 127.0.0.1:");
+        is_refused(&end, 69, "127.0.0.1:");
         for port in 1..=3 {
             assert!(end.err.contains(&format!("127.0.0.1:{port}")), "{}", end.err);
         }
@@ -152,7 +152,7 @@ fn a_store_of_ones_own_is_in_the_state_directory() {
 }
 
 #[test]
-fn a_mistake_in_the_words_is_told_before_a_store_is_asked_that_does_not_answer() {
+fn wrong_arguments_are_reported_before_a_silent_store_is_used() {
     let (store, long) = (Store::new(), "x".repeat(5_000));
     for words in [&["", "--", "true"][..], &["k", "--note", &long, "--", "true"]] {
         for verb in ["run", "lead"] {
@@ -171,7 +171,7 @@ fn a_look_makes_no_store() {
         assert!(end.err.contains("there is no store at file:"), "{words:?}: {}", end.err);
         assert!(!store.path("store").exists(), "{words:?}");
     }
-    // Who names no store has one as soon as something is locked there.
+    // The user's own store is created by the first lock.
     for (words, code) in [(&["line", "k"][..], 0), (&["keys"], 0), (&["break", "k"], 1)] {
         let mut command = store.tenure(words);
         command.env_remove("TENURE_ON").env("XDG_STATE_HOME", store.path("state"));
@@ -191,7 +191,7 @@ fn a_monitor_may_start_before_the_store_is_made() {
     assert!(!store.path("store").exists(), "a look makes no store");
     let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
     let first = thread::spawn(move || lines.next().unwrap().unwrap());
-    // It looks on from some moment on.
+    // The watch begins at an unknown time.
     while !first.is_finished() {
         assert_eq!(store.end(&["run", "k", "--", "true"]).code, 0);
     }
@@ -230,9 +230,9 @@ fn a_store_where_no_directory_can_be_made() {
 }
 
 #[test]
-fn whoever_keeps_a_file_of_the_store_locked_is_named() {
+fn a_process_that_keeps_a_file_of_the_store_locked_is_named() {
     let store = Store::new();
-    store.says(&["run", "k", "--", "true"]);
+    store.output(&["run", "k", "--", "true"]);
     let books = fs::read_dir(store.path("store").join("books")).unwrap();
     let books: Vec<File> = books.map(|book| File::open(book.unwrap().path()).unwrap()).collect();
     for book in &books {

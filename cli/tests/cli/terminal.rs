@@ -80,7 +80,7 @@ fn the_interrupt_key_ends_a_loop_around_the_command() {
             let (code, shown) = pty.end();
             assert_eq!(shown.matches("ready").count(), 1, "{shell_of_it} {options:?}: {shown}");
             assert!(!shown.contains("on\r"), "{shell_of_it} {options:?}: {shown}");
-            // A shell that has jobs of its own sees the end of one, and no key.
+            // A shell with job control sees the end of a job, and no signal from the keyboard.
             let expected = if options.is_empty() { 1002 } else { 130 };
             assert_eq!(code, expected, "{shell_of_it} {options:?}: {shown}");
             assert_eq!(store.line("k").len(), 0);
@@ -204,10 +204,10 @@ fn the_others_answer_as_in_a_pipe() {
     for (words, with) in [
         (&["next", "k"][..], "1\r\n"),
         (&["count", "k", "--per", "1h"], "1\r\n"),
-        (&["keys"], "nobody holds or waits for anything"),
-        (&["keys", "a"], "nobody holds or waits for a key that begins with `a`"),
-        (&["line", "k"], "nobody holds or waits for `k`"),
-        (&["break", "k"], "nobody holds `k`"),
+        (&["keys"], "no key has a holder or a waiter"),
+        (&["keys", "a"], "no key that begins with `a` has a holder or a waiter"),
+        (&["line", "k"], "`k` has no holder and no waiter"),
+        (&["break", "k"], "`k` has no holder"),
         (&["run", "k", "--no-wait", "--", "echo", "ran"], "ran\r\n"),
         (&["lead", "k", "--", "echo", "led"], "led\r\n"),
         (&["bench", "free", "--seconds", "1"], "OPS/S"),
@@ -222,9 +222,9 @@ fn the_others_answer_as_in_a_pipe() {
 }
 
 #[test]
-fn what_happens_is_watched_until_it_is_interrupted() {
+fn events_are_watched_until_the_interrupt() {
     let store = Store::new();
-    store.says(&["run", "k", "--", "true"]);
+    store.output(&["run", "k", "--", "true"]);
     let mut pty = tenure(&store, &["watch", "k"]);
     pty.shows("watching");
     let _holder = store.start(&["run", "k", "--", "sleep", "600"]);

@@ -6,8 +6,8 @@ use rustix::process::geteuid;
 
 use crate::kit::{End, Store, end};
 
-/// Runs a script as root in a place where nothing that it mounts is seen by others; `$0` is `tenure`.
-/// `None`, aloud, where that cannot be.
+/// Runs a script as root in its own namespaces; `$0` is `tenure`. `None`, with a message, without
+/// root's rights.
 fn apart(store: &Store, flags: &[&str], script: &str) -> Option<End> {
     if !geteuid().is_root() {
         println!("SKIPPED: only root can be several users");
@@ -19,7 +19,7 @@ fn apart(store: &Store, flags: &[&str], script: &str) -> Option<End> {
     Some(end(&mut command))
 }
 
-/// Two members of a group, with different habits, and one who is none.
+/// Two members of a group with different umasks, and a user outside of the group.
 const USERS: &str = "mount -t tmpfs none /var/lib; export TENURE_ON=machine: HOME=/nonexistent; \
     alice() { (umask 077; setpriv --reuid=7001 --regid=7000 --clear-groups \"$@\"); }; \
     bob() { (umask 022; setpriv --reuid=7002 --regid=7000 --clear-groups \"$@\"); }; \
@@ -47,7 +47,7 @@ fn a_store_of_the_machine_that_is_not_roots_is_refused_by_root_too() {
 }
 
 #[test]
-fn who_looks_at_a_store_on_a_full_disk_sees_it() {
+fn a_store_on_a_full_disk_can_be_inspected() {
     let store = Store::new();
     let script = "d=$(mktemp -d); mount -t tmpfs -o size=1m none $d; export TENURE_ON=file:$d/store; \
         \"$0\" run k -- sleep 60 & until \"$0\" line k | grep -q holding; do sleep 0.05; done; \
@@ -74,7 +74,7 @@ fn users_of_a_machine_exclude_one_another() {
 }
 
 #[test]
-fn who_uses_sudo_is_told_that_the_store_is_another() {
+fn sudo_warns_that_the_store_is_another() {
     let store = Store::new();
     let words = |command: &mut Command| {
         command.env_remove("TENURE_ON").env("XDG_STATE_HOME", store.path("state"));
@@ -82,12 +82,12 @@ fn who_uses_sudo_is_told_that_the_store_is_another() {
         end(command)
     };
     if !geteuid().is_root() {
-        println!("SKIPPED: only root is told");
+        println!("SKIPPED: only root gets the warning");
         return;
     }
-    let told = words(&mut store.tenure(&["run", "k", "--", "true"]));
-    assert_eq!(told.code, 0);
-    assert!(told.err.contains("excludes nothing that alice runs without sudo"), "{}", told.err);
+    let warned = words(&mut store.tenure(&["run", "k", "--", "true"]));
+    assert_eq!(warned.code, 0);
+    assert!(warned.err.contains("excludes nothing that alice runs without sudo"), "{}", warned.err);
     assert_eq!(words(&mut store.tenure(&["--quiet", "run", "k", "--", "true"])).err, "");
     let on = store.url();
     assert_eq!(words(&mut store.tenure(&["--on", &on, "run", "k", "--", "true"])).err, "");
@@ -95,7 +95,7 @@ fn who_uses_sudo_is_told_that_the_store_is_another() {
 
 /// Orphans of others become children of the first process of a container.
 #[test]
-fn the_first_process_of_a_container_buries_the_dead() {
+fn the_first_process_of_a_container_reaps_orphans() {
     let store = Store::new();
     let zombies = "cat /proc/[0-9]*/stat 2>/dev/null | grep -c ' Z 1 ' || true";
     for (wait, before) in [(false, ""), (true, "\"$0\" run k -- sleep 1.5 & sleep 0.5;")] {
@@ -108,7 +108,7 @@ fn the_first_process_of_a_container_buries_the_dead() {
         let Some(end) = apart(&store, &flags, &script) else { return };
         assert_eq!(end.out, format!("{word}\n0\n"), "{}", end.err);
     }
-    // No signal can end it, so its code says it.
+    // No signal can end the first process, so the exit code reports the signal.
     let script = "exec \"$0\" run k -- sh -c 'kill -TERM $$'";
     let flags = ["--pid", "--fork", "--mount-proc"];
     let Some(end) = apart(&store, &flags, script) else { return };

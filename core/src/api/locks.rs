@@ -240,6 +240,10 @@ impl Locks {
     pub async fn close(&self) {
         let Inner { engine, host, keeper, sweeper, profile, entries, .. } = &*self.inner;
         keeper.end();
+        if host.ready().is_err() {
+            // No thread has ever run here, so no lock was taken and no timer can run.
+            return engine.close().await;
+        }
         let given_back = async {
             entries.none().await;
             sweeper.flush().await;

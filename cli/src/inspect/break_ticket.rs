@@ -1,0 +1,355 @@
+//! `tenure break`: removes a ticket from its line.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tenure::blocking::block_on;
+use tenure::{ErrorKind, LeaveOutcome, Locks, Place, Ticket, TicketId, TicketState};
+use tenure_kit::duration::{self, brief};
+
+use super::json::Object;
+use crate::failure::{BUSY, Failure, REFUSED, answer, say};
+use crate::screen::{printable, quoted};
+use crate::store::Address;
+
+/// Added to a duration that is shown in whole seconds, so that it is not too short.
+const ROUNDED_OFF: Duration = Duration::from_secs(1);
+/// The exit code if there is nothing to break.
+const NOTHING: u8 = 1;
+
+/// Removes a ticket from a line.
+///
+/// A waiter is out at once. A holder is asked to leave: it ends its work and leaves, at the latest
+/// when its lease in the store ends, and the next waiter is served only after that. So a break
+/// never makes two holders. Without --ticket and --holder the holder is meant; if there are
+/// several, one of the two options is required.
+///
+/// Without --wait, tenure exits as soon as it has asked the holder; with --wait, when the holder is
+/// out.
+#[derive(clap::Args)]
+#[command(after_long_help = "\
+Examples:
+  tenure break nightly --wait
+  tenure break nightly --wait 30s || echo 'it does not stop'
+  tenure line nightly             shows the id of every ticket
+  tenure break nightly --ticket 0123abcd")]
+pub(crate) struct Args {
+    /// The key of the line.
+    key: String,
+    /// The ticket with this id, or with the only id that begins so.
+    ///
+    /// `tenure line` shows the beginning of each id. The whole id, of 32 digits, also breaks a
+    /// ticket of a line that cannot be read.
+    #[arg(long, value_name = "ID", conflicts_with = "holder", value_parser = Wanted::parse)]
+    ticket: Option<Wanted>,
+    /// All holders.
+    #[arg(long)]
+    holder: bool,
+    /// Waits until the ticket is out, for this time at most.
+    ///
+    /// If the ticket is not out by then, tenure exits with 75. A number without a unit is in
+    /// seconds.
+    #[arg(short, long, value_name = "TIME", value_parser = duration::parse, num_args = 0..=1,
+        default_missing_value = FOR_EVER, conflicts_with_all = ["force", "force_after"])]
+    wait: Option<Duration>,
+    /// Waits for this time, and then removes the ticket by force.
+    ///
+    /// WARNING: if the owner still works, there are two holders, as with --force.
+    #[arg(long, value_name = "TIME", value_parser = duration::parse, conflicts_with = "force")]
+    force_after: Option<Duration>,
+    /// Removes the ticket at once, without asking its owner.
+    ///
+    /// WARNING: if the owner still works, there are two holders. Only for an owner that is known to
+    /// be gone or stuck.
+    #[arg(long)]
+    force: bool,
+}
+
+/// The longest duration that can be written.
+const FOR_EVER: &str = "36500d";
+/// Poll interval of `--wait`.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// The id of a ticket, or the beginning of one, in lower case.
+#[derive(Clone, Debug)]
+struct Wanted(String);
+
+impl Wanted {
+    fn parse(text: &str) -> Result<Self, String> {
+        let digits = text.to_ascii_lowercase();
+        let is_id = |digits: &str| digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+        if (1..=ID_DIGITS).contains(&digits.len()) && is_id(&digits) {
+            return Ok(Self(digits));
+        }
+        Err(format!("an id is up to {ID_DIGITS} hexadecimal digits: `tenure line KEY` shows it"))
+    }
+
+    fn whole(&self) -> Option<TicketId> {
+        (self.0.len() == ID_DIGITS).then(|| self.0.parse().ok()).flatten()
+    }
+
+    fn is(&self, id: TicketId) -> bool {
+        id.to_string().starts_with(&self.0)
+    }
+}
+
+/// Number of digits of a whole id.
+const ID_DIGITS: usize = 32;
+
+pub(crate) fn break_ticket(at: &Address, json: bool, args: &Args) -> Result<u8, Failure> {
+    tenure::Key::new(&args.key)?;
+    let locks =
+        at.look(|| Failure::new(NOTHING, format!("{} has no holder", quoted(&args.key))))?;
+    let line = match block_on(locks.line(&args.key)) {
+        Err(error) if error.kind() == ErrorKind::Rejected => {
+            return args.break_unseen(&locks, json, &error);
+        }
+        line => line?,
+    };
+    let mut asked = Vec::new();
+    for (ticket, place) in args.choose(&line)? {
+        let left = match args.take_out(&locks, ticket.id, args.force) {
+            Err(error) if !args.force && error.kind() == ErrorKind::Rejected => {
+                let unasked =
+                    format!("{} cannot be asked to leave: {error}", printable(&ticket.owner));
+                if args.force_after.is_none() {
+                    let hint = "--force may remove its ticket without asking";
+                    return Err(Failure::new(REFUSED, format!("{unasked}; {hint}")));
+                }
+                // The ticket is removed after the time of `--force-after`.
+                say(&unasked);
+                asked.push(ticket);
+                continue;
+            }
+            left => left?,
+        };
+        if left == LeaveOutcome::Requested && args.waits() {
+            if !json {
+                answer(sentence(&ticket, place.life, left, false, false))?;
+            }
+            asked.push(ticket);
+            continue;
+        }
+        let text = if json {
+            object(&ticket, left, left != LeaveOutcome::Requested)
+        } else {
+            sentence(&ticket, place.life, left, args.force, has_waiter(&line))
+        };
+        answer(text)?;
+    }
+    args.see_out(&locks, json, asked)
+}
+
+impl Args {
+    /// Breaks a ticket of a line that cannot be read, by its whole id.
+    fn break_unseen(
+        &self,
+        locks: &Locks,
+        json: bool,
+        error: &tenure::Error,
+    ) -> Result<u8, Failure> {
+        let Some(id) = self.ticket.as_ref().and_then(Wanted::whole) else {
+            let hint = "to break a ticket of it, name the ticket with --ticket and its whole id";
+            return Err(Failure::new(REFUSED, format!("{error}; {hint}")));
+        };
+        let left = self.take_out(locks, id, self.force)?;
+        if left == LeaveOutcome::Absent {
+            return Err(self.no_ticket(&id.to_string()));
+        }
+        let is_out = left != LeaveOutcome::Requested;
+        answer(if json {
+            let object = Object::new().text("key", &self.key).text("id", &id.to_string());
+            object.text("was", was(left)).plain("out", is_out).line()
+        } else if is_out {
+            format!("ticket {id} is out\n")
+        } else {
+            format!("ticket {id} was asked to leave\n")
+        })?;
+        if self.waits() {
+            return Err(Failure::new(REFUSED, "cannot wait in a line that cannot be read"));
+        }
+        Ok(0)
+    }
+
+    fn no_ticket(&self, id: &str) -> Failure {
+        let key = quoted(&self.key);
+        Failure::new(NOTHING, format!("there is no ticket {id} in the line of {key}"))
+    }
+
+    fn waits(&self) -> bool {
+        self.wait.is_some() || self.force_after.is_some()
+    }
+
+    /// Waits until the asked holders are out, or removes them.
+    fn see_out(&self, locks: &Locks, json: bool, mut asked: Vec<Ticket>) -> Result<u8, Failure> {
+        let limit = self.force_after.or(self.wait).unwrap_or_default();
+        let began = Instant::now();
+        while !asked.is_empty() {
+            let line = block_on(locks.line(&self.key))?;
+            let (stays, out): (Vec<_>, Vec<_>) = asked
+                .into_iter()
+                .partition(|ticket| line.iter().any(|(there, _)| there.id == ticket.id));
+            for ticket in out {
+                answer(if json {
+                    object(&ticket, LeaveOutcome::Requested, true)
+                } else {
+                    is_out(&ticket)
+                })?;
+            }
+            asked = stays;
+            let left = limit.saturating_sub(began.elapsed());
+            if left.is_zero() {
+                return self.give_up(locks, json, &asked, has_waiter(&line));
+            }
+            if !asked.is_empty() {
+                thread::sleep(LOOK_EVERY.min(left));
+            }
+        }
+        Ok(0)
+    }
+
+    fn give_up(
+        &self,
+        locks: &Locks,
+        json: bool,
+        asked: &[Ticket],
+        next: bool,
+    ) -> Result<u8, Failure> {
+        for ticket in asked {
+            if self.force_after.is_none() {
+                if json {
+                    answer(object(ticket, LeaveOutcome::Requested, false))?;
+                }
+                continue;
+            }
+            let left = self.take_out(locks, ticket.id, true)?;
+            answer(if json {
+                object(ticket, left, true)
+            } else {
+                sentence(ticket, None, left, true, next)
+            })?;
+        }
+        if asked.is_empty() || self.force_after.is_some() {
+            return Ok(0);
+        }
+        let owners: Vec<_> = asked.iter().map(|ticket| &*ticket.owner).collect();
+        let (owners, key) = (owners.join(", "), quoted(&self.key));
+        Err(Failure::new(BUSY, format!("{owners} was asked to leave and still holds {key}")))
+    }
+
+    fn choose(&self, line: &[(Ticket, Place)]) -> Result<Vec<(Ticket, Place)>, Failure> {
+        let key = quoted(&self.key);
+        let chosen: Vec<_> = match &self.ticket {
+            Some(wanted) => {
+                line.iter().filter(|(ticket, _)| wanted.is(ticket.id)).cloned().collect()
+            }
+            None if self.holder => holders(line),
+            None => self.only_one(line)?,
+        };
+        match (&chosen[..], &self.ticket) {
+            ([], Some(wanted)) => Err(self.no_ticket(&wanted.0)),
+            ([], None) => Err(Failure::new(NOTHING, format!("{key} has no holder"))),
+            ([_, _, ..], Some(wanted)) => {
+                let ids: Vec<_> = chosen.iter().map(|(ticket, _)| ticket.id.to_string()).collect();
+                Err(Failure::usage(format!(
+                    "{} tickets of {key} begin with {}: write more of the id ({})",
+                    ids.len(),
+                    wanted.0,
+                    ids.join(", ")
+                )))
+            }
+            _ => Ok(chosen),
+        }
+    }
+
+    /// The only holder, or the only ticket in the line.
+    fn only_one(&self, line: &[(Ticket, Place)]) -> Result<Vec<(Ticket, Place)>, Failure> {
+        let holders = holders(line);
+        if holders.len() == 1 || line.len() <= 1 {
+            return Ok(if holders.is_empty() { line.to_vec() } else { holders });
+        }
+        let key = quoted(&self.key);
+        Err(Failure::usage(match holders.len() {
+            0 => format!(
+                "{key} has no holder and {} waiters: add --ticket with the id that `line` shows",
+                line.len()
+            ),
+            count => format!(
+                "{key} has {count} holders: add --holder to break all of them, or --ticket with the id \
+                 that `line` shows"
+            ),
+        }))
+    }
+
+    fn take_out(&self, locks: &Locks, id: TicketId, force: bool) -> tenure::Result<LeaveOutcome> {
+        block_on(async {
+            if force {
+                locks.force_unlock(&self.key, id).await
+            } else {
+                locks.break_ticket(&self.key, id).await
+            }
+        })
+    }
+}
+
+fn holders(line: &[(Ticket, Place)]) -> Vec<(Ticket, Place)> {
+    let holds = |(_, place): &&(_, Place)| place.state == TicketState::Holding;
+    line.iter().filter(holds).cloned().collect()
+}
+
+fn has_waiter(line: &[(Ticket, Place)]) -> bool {
+    line.iter().any(|(_, place)| place.state == TicketState::Waiting)
+}
+
+/// Reports the outcome for a ticket; `next`: a waiter is behind it.
+fn sentence(
+    ticket: &Ticket,
+    life: Option<Duration>,
+    left: LeaveOutcome,
+    force: bool,
+    next: bool,
+) -> String {
+    let (id, owner) = (ticket.id, printable(&ticket.owner));
+    let (served, then) = if next {
+        (", and the next is served", "there are two holders")
+    } else {
+        ("", "it works without the lock")
+    };
+    match left {
+        LeaveOutcome::Requested => {
+            let latest = life.map_or(String::new(), |life| {
+                format!(", at the latest in {}", brief(life + ROUNDED_OFF))
+            });
+            format!(
+                "{owner} was asked to leave: ticket {id} is out as soon as its work has stopped{latest}\n"
+            )
+        }
+        LeaveOutcome::Holding if force => {
+            format!("ticket {id} of {owner} is out{served}; if {owner} still works, {then}\n")
+        }
+        LeaveOutcome::Holding => format!("ticket {id} of {owner} is out{served}\n"),
+        LeaveOutcome::Waiting => format!("ticket {id} of {owner} was waiting, and is out\n"),
+        LeaveOutcome::Absent | LeaveOutcome::Unsure => {
+            format!("ticket {id} of {owner} had already left\n")
+        }
+    }
+}
+
+fn is_out(ticket: &Ticket) -> String {
+    format!("ticket {} of {} is out\n", ticket.id, printable(&ticket.owner))
+}
+
+fn object(ticket: &Ticket, left: LeaveOutcome, is_out: bool) -> String {
+    let object = Object::new().text("key", ticket.key.as_str()).text("id", &ticket.id.to_string());
+    object.text("was", was(left)).plain("out", is_out).line()
+}
+
+/// The state of a ticket before the break, as `was` in JSON.
+fn was(left: LeaveOutcome) -> &'static str {
+    match left {
+        LeaveOutcome::Requested => "told",
+        LeaveOutcome::Holding => "holding",
+        LeaveOutcome::Waiting => "waiting",
+        LeaveOutcome::Absent | LeaveOutcome::Unsure => "absent",
+    }
+}

@@ -1,0 +1,86 @@
+//! One JSON object a line, with its fields in the documented order.
+
+use std::fmt::{Display, Write as _};
+
+/// A writer of one object.
+pub(crate) struct Object(String);
+
+impl Object {
+    pub(crate) fn new() -> Self {
+        Self("{".into())
+    }
+
+    /// Adds a text, escaped.
+    pub(crate) fn text(mut self, name: &str, value: &str) -> Self {
+        self.name(name);
+        quote(&mut self.0, value);
+        self
+    }
+
+    /// Adds a number, `true` or `false`.
+    pub(crate) fn plain(mut self, name: &str, value: impl Display) -> Self {
+        self.name(name);
+        write!(self.0, "{value}").expect("writing to a string cannot fail");
+        self
+    }
+
+    /// Adds a number or `null`.
+    pub(crate) fn maybe(self, name: &str, value: Option<u64>) -> Self {
+        match value {
+            Some(value) => self.plain(name, value),
+            None => self.plain(name, "null"),
+        }
+    }
+
+    /// Returns the object with a line feed.
+    pub(crate) fn line(mut self) -> String {
+        self.0.push_str("}\n");
+        self.0
+    }
+
+    fn name(&mut self, name: &str) {
+        if self.0.len() > 1 {
+            self.0.push(',');
+        }
+        quote(&mut self.0, name);
+        self.0.push(':');
+    }
+}
+
+fn quote(out: &mut String, text: &str) {
+    out.push('"');
+    for letter in text.chars() {
+        match letter {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            // Terminals may act on DEL. The last two end a line in JavaScript.
+            '\0'..='\u{1f}' | '\u{7f}' | '\u{2028}' | '\u{2029}' => {
+                write!(out, "\\u{:04x}", u32::from(letter))
+                    .expect("writing to a string cannot fail");
+            }
+            _ => out.push(letter),
+        }
+    }
+    out.push('"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_is_one_line() {
+        let object = Object::new()
+            .text("key", "a\"b\\c\n\u{1}ü\u{2028}")
+            .plain("token", 7)
+            .maybe("expires_in_ms", None)
+            .plain("allowed", true);
+        assert_eq!(
+            object.line(),
+            "{\"key\":\"a\\\"b\\\\c\\n\\u0001ü\\u2028\",\"token\":7,\"expires_in_ms\":null,\"allowed\":true}\n"
+        );
+    }
+}

@@ -1,0 +1,129 @@
+//! `tenure line`: the holders of a key and its waiters, from the front.
+
+use std::time::{Duration, SystemTime};
+
+use tenure::blocking::block_on;
+use tenure::{Place, Ticket};
+use tenure_kit::duration::brief;
+
+use super::json::Object;
+use super::table::{Column, Table};
+use crate::failure::{Failure, answer, say};
+use crate::screen::{Screen, quoted};
+use crate::store::Address;
+
+/// Shows the holders of a key and its waiters, from the front.
+///
+/// SINCE is the time since a ticket joined the line, where the store's tokens show it. LEFT is the
+/// remaining time of its lease, where the store keeps leases.
+///
+/// ID is the first eight digits of the ticket's id, which `tenure break --ticket` takes.
+///
+/// With --json, a ticket is an object with `key`, `id`, `token`, `state` (holding, waiting or
+/// leaving), `kind` (exclusive, shared or permits), `permits` (`take` and `of`, or null for the
+/// other kinds), `position` (1 is the front), `owner`, `note`, `expires_in_ms` where the store
+/// keeps leases, and `since_ms` where its tokens show the time since the ticket joined. The token
+/// of a waiter is the one that it will hold with. A store of independent servers may show a token
+/// above the ticket's own, never below it.
+#[derive(clap::Args)]
+#[command(after_help = "Example:\n  tenure line nightly")]
+pub(crate) struct Args {
+    /// The key of the line.
+    key: String,
+}
+
+const COLUMNS: [Column; 8] = [
+    Column::Left("STATE"),
+    Column::Left("ID"),
+    Column::Left("OWNER"),
+    Column::Right("SINCE"),
+    Column::Right("SHARE"),
+    Column::Right("LEFT"),
+    Column::Right("TOKEN"),
+    Column::Left("NOTE"),
+];
+
+/// Digits of a ticket's id that the table shows.
+const ID_DIGITS: usize = 8;
+
+pub(crate) fn line(at: &Address, json: bool, args: &Args) -> Result<u8, Failure> {
+    tenure::Key::new(&args.key)?;
+    let nothing = format!("{} has no holder and no waiter", quoted(&args.key));
+    let line = block_on(at.look(|| Failure::nothing(&nothing))?.line(&args.key))?;
+    if line.is_empty() && !json && Screen::of_output().is_some() {
+        say(&nothing);
+    }
+    let text: String = if json {
+        (1..)
+            .zip(&line)
+            .map(|(position, (ticket, place))| object(position, ticket, place))
+            .collect()
+    } else {
+        table(&line)
+    };
+    answer(text)?;
+    Ok(0)
+}
+
+fn object(position: u64, ticket: &Ticket, place: &Place) -> String {
+    let life_ms = place.life.map(millis);
+    let share = ticket.share;
+    let permits = match share.kind() {
+        "permits" => format!("{{\"take\":{},\"of\":{}}}", share.take(), share.of()),
+        _ => "null".to_owned(),
+    };
+    Object::new()
+        .text("key", ticket.key.as_str())
+        .text("id", &ticket.id.to_string())
+        .plain("token", place.number)
+        .text("state", place.label())
+        .text("kind", share.kind())
+        .plain("permits", permits)
+        .plain("position", position)
+        .text("owner", &ticket.owner)
+        .text("note", &ticket.note)
+        .maybe("expires_in_ms", life_ms)
+        .maybe("since_ms", since(place.number).map(millis))
+        .line()
+}
+
+fn table(line: &[(Ticket, Place)]) -> String {
+    let screen = Screen::of_output();
+    if line.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new(&COLUMNS);
+    for (ticket, place) in line {
+        table.row([
+            place.label().into(),
+            ticket.id.to_string()[..ID_DIGITS].into(),
+            ticket.owner.to_string(),
+            since(place.number).map_or(String::new(), brief),
+            share(ticket),
+            place.life.map_or(String::new(), brief),
+            place.number.to_string(),
+            ticket.note.to_string(),
+        ]);
+    }
+    table.render(screen)
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn share(ticket: &Ticket) -> String {
+    match ticket.share.kind() {
+        "permits" => format!("{}/{}", ticket.share.take(), ticket.share.of()),
+        word => word.into(),
+    }
+}
+
+/// Returns the age of a ticket from its number: many stores number by the clock, in microseconds.
+/// A number that is no time of the last year gives `None`.
+fn since(number: u64) -> Option<Duration> {
+    const AGE_MAX: Duration = Duration::from_secs(366 * 86_400);
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok()?;
+    let since = now.checked_sub(Duration::from_micros(number))?;
+    (since < AGE_MAX).then_some(since)
+}
