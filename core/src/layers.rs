@@ -1,4 +1,4 @@
-//! Engines made of engines.
+//! Engines that wrap other engines.
 
 mod any;
 mod layer;

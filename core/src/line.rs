@@ -1,4 +1,4 @@
-//! A line of tickets, as a pure state machine: time is an argument, and nothing is touched.
+//! A line of tickets, as a pure state machine. Time is an argument.
 
 pub(crate) mod change;
 mod count;
@@ -27,50 +27,50 @@ use crate::{
     served,
 };
 
-/// Up to this many tickets are found by looking at each; more are found through an index.
+/// Maximum tickets in a line without an index: a search looks at each.
 const SCAN_TICKETS_MAX: usize = 16;
 
-/// The line of one key. The memory engine keeps it in a map, the file engine replays it from a log;
-/// for every other engine it is the model that the engine is compared with.
+/// The line of one key. The memory engine has lines in a map, and the file engine replays them from
+/// a log. For every other engine it is the model that tests compare the engine with.
 ///
-/// `now` is the store's clock in microseconds since 1970. It also makes the numbers, so that even a
-/// line that has been forgotten goes on above what it had.
+/// `now` is the store's clock in microseconds since 1970. It also makes the numbers, so a new line
+/// of the same key has larger numbers than a forgotten one.
 ///
 /// ```
 /// use tenure::engine::line::LineEvent;
 /// use tenure::{Key, LeaveOutcome, Share, TicketState, Ticket, engine::{LeaveMode, Line, Expiry, WaitMode}};
 ///
-/// let (mut line, mut told) = (Line::default(), Vec::new());
+/// let (mut line, mut events) = (Line::default(), Vec::new());
 /// let (first, second) = (Ticket::new(Key::new("a")?, Share::WHOLE), Ticket::new(Key::new("a")?, Share::WHOLE));
-/// let mut tell = |happened: LineEvent<'_>| told.push((happened.kind, happened.slot.number));
+/// let mut observer = |event: LineEvent<'_>| events.push((event.kind, event.slot.number));
 /// let now = 1_000_000;
-/// line.join(&first, (), WaitMode::Wait, Expiry::ByTtl, now, &mut tell)?;
-/// let waits = line.join(&second, (), WaitMode::Wait, Expiry::ByTtl, now, &mut tell)?.expect("it waits");
+/// line.join(&first, (), WaitMode::Wait, Expiry::ByTtl, now, &mut observer)?;
+/// let waits = line.join(&second, (), WaitMode::Wait, Expiry::ByTtl, now, &mut observer)?.expect("it waits");
 /// assert_eq!((waits.number, waits.state), (1_000_001, TicketState::Waiting));
-/// assert_eq!(line.leave(first.id, LeaveMode::Now, now, &mut tell), LeaveOutcome::Holding);
+/// assert_eq!(line.leave(first.id, LeaveMode::Now, now, &mut observer), LeaveOutcome::Holding);
 /// let place = line.find_place(second.id, now).expect("it is in the line");
 /// assert_eq!(place.state, TicketState::Holding);
-/// assert_eq!(told.len(), 5, "two joined, one left, and each was served");
+/// assert_eq!(events.len(), 5, "two joined, one left, and each was served");
 /// # Ok::<(), tenure::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct Line<S = ()> {
     tickets: VecDeque<Box<Slot<S>>>,
-    /// Where each ticket is, by its number, once there are too many to look at each.
+    /// The number of each ticket, if there are more than [`SCAN_TICKETS_MAX`].
     index: HashMap<TicketId, u64>,
-    /// How many tickets are served: always the first ones.
+    /// Number of served tickets, which are always the first ones.
     served: usize,
-    /// What the served tickets take.
+    /// Sum of the shares of the served tickets.
     taken: u64,
-    /// What all tickets take.
+    /// Sum of the shares of all tickets.
     wanted: u64,
     /// The last number that was given.
     last: u64,
-    /// No ticket's life ends before this.
+    /// No ticket expires before this.
     quiet_until: u64,
 }
 
-/// What makes a ticket in a line leave by itself.
+/// How a ticket in a line expires.
 ///
 /// ```
 /// use tenure::{Key, Share, Ticket, engine::{Line, Expiry, WaitMode}};
@@ -85,9 +85,9 @@ pub struct Line<S = ()> {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expiry {
-    /// Its ttl, unless it is renewed.
+    /// After its ttl, unless it is renewed.
     ByTtl,
-    /// Nothing: the engine takes out the tickets of the dead.
+    /// Never: the engine removes the tickets of dead owners.
     ByOwner,
 }
 
@@ -150,13 +150,14 @@ impl<S> Line<S> {
         Ok(Some(self.place(self.tickets.len() - 1, now)))
     }
 
-    /// Puts back what was in the line when it was stored, in the order of its numbers. Says whether that can
-    /// have been: the number is above all others, the capacity is that of the line, and no ticket is there twice.
+    /// Restores a stored slot. Slots must be restored in the order of their numbers. Returns
+    /// `false` for a slot that cannot be in this line: a smaller number, another capacity, or a
+    /// second slot of a ticket.
     pub fn restore(&mut self, seat: Slot<S>, tell: &mut LineObserver<'_, S>) -> bool {
         let known = self.find(seat.ticket.id).is_some();
         let full = self.tickets.len() >= LINE_TICKETS_MAX;
         let above = seat.number > self.last && seat.number <= NUMBER_MAX;
-        // Who is told and keeps its place is served.
+        // A ticket that was asked to leave and is still in the line holds.
         let odd = seat.leaving && !served(self.wanted, seat.ticket.share);
         if known || full || !above || odd || self.refuse_mixed(&seat.ticket).is_err() {
             return false;
@@ -165,7 +166,7 @@ impl<S> Line<S> {
         true
     }
 
-    /// A sign of life. See [`Engine::renew`](crate::Engine::renew).
+    /// Renews a ticket. See [`Engine::renew`](crate::Engine::renew).
     pub fn renew(
         &mut self,
         ticket: &Ticket,
@@ -184,7 +185,7 @@ impl<S> Line<S> {
         Some(self.place(at, now))
     }
 
-    /// Takes a ticket out. See [`Engine::leave`](crate::Engine::leave).
+    /// Removes a ticket. See [`Engine::leave`](crate::Engine::leave).
     pub fn leave(
         &mut self,
         id: TicketId,
@@ -215,7 +216,7 @@ impl<S> Line<S> {
         if holding { LeaveOutcome::Holding } else { LeaveOutcome::Waiting }
     }
 
-    /// Takes out the tickets of an owner who is known to be gone.
+    /// Removes the tickets of an owner that is known to be dead.
     pub fn remove_where(
         &mut self,
         gone: impl Fn(&Slot<S>) -> bool,
@@ -224,7 +225,7 @@ impl<S> Line<S> {
         self.remove_all(gone, tell);
     }
 
-    /// Takes out the tickets whose life has ended.
+    /// Removes expired tickets.
     pub fn expire(&mut self, now: u64, tell: &mut LineObserver<'_, S>) {
         if now >= self.quiet_until {
             self.remove_all(|entry| entry.end() <= now, tell);
@@ -243,22 +244,23 @@ impl<S> Line<S> {
         list
     }
 
-    /// Where a ticket stands, if it is in the line.
+    /// The place of a ticket, if it is in the line.
     pub fn find_place(&self, id: TicketId, now: u64) -> Option<Place> {
         self.find(id).map(|at| self.place(at, now))
     }
 
-    /// What stands in the line, from the front. What an engine stores of it can be [restored](Line::restore).
+    /// The slots of the line, from the front. An engine may store and [restore](Line::restore)
+    /// them.
     pub fn slots(&self) -> impl DoubleEndedIterator<Item = &Slot<S>> + ExactSizeIterator {
         self.tickets.iter().map(|seat| &**seat)
     }
 
-    /// How many tickets are served: always the first ones.
+    /// Number of served tickets, which are always the first ones.
     pub fn served(&self) -> usize {
         self.served
     }
 
-    /// How many tickets stand ahead of this number; its own index, if it is in the line.
+    /// Number of tickets ahead of this number. If the ticket is in the line, that is its index.
     pub fn before(&self, number: u64) -> usize {
         match self.tickets.back() {
             Some(last) if last.number == number => self.tickets.len() - 1,
@@ -266,17 +268,17 @@ impl<S> Line<S> {
         }
     }
 
-    /// Who stands at this index.
+    /// The slot at this index.
     pub fn at(&self, index: usize) -> Option<&Slot<S>> {
         self.tickets.get(index).map(|seat| &**seat)
     }
 
-    /// How many tickets there are.
+    /// Number of tickets.
     pub fn len(&self) -> usize {
         self.tickets.len()
     }
 
-    /// Whether there is nobody.
+    /// Whether the line has no ticket.
     pub fn is_empty(&self) -> bool {
         self.tickets.is_empty()
     }
@@ -330,7 +332,8 @@ impl<S> Line<S> {
         }
         let number = *self.index.get(&id)?;
         if self.tickets.front().is_some_and(|first| first.number == number) {
-            // Who is handed the lock stands here, and a search would touch a dozen cold tickets.
+            // Usually the ticket that was just served is here, and a search would touch cold
+            // memory.
             return Some(0);
         }
         self.tickets.binary_search_by_key(&number, |entry| entry.number).ok()
@@ -352,7 +355,7 @@ impl<S> Line<S> {
         tell(LineEvent { kind: what, slot: &entry, state: standing });
     }
 
-    /// Those who left by themselves are all out before anyone is served in their place.
+    /// All expired tickets are removed before the next ones are served.
     fn remove_all(&mut self, gone: impl Fn(&Slot<S>) -> bool, tell: &mut LineObserver<'_, S>) {
         for at in (0..self.tickets.len()).rev() {
             if gone(&self.tickets[at]) {
@@ -384,7 +387,7 @@ impl<S> Line<S> {
         self.serve(tell);
     }
 
-    /// The front of the line is served, for as long as it fits.
+    /// Serves the tickets at the front, as many as fit.
     fn serve(&mut self, tell: &mut LineObserver<'_, S>) {
         while let Some(entry) = self.tickets.get(self.served) {
             if !served(self.taken, entry.ticket.share) {
@@ -409,7 +412,7 @@ impl<S> Line<S> {
         self.place_behind(at, ahead, self.first_end(), now)
     }
 
-    /// When the first of the served tickets ends, unless it is renewed.
+    /// When the first of the served tickets expires, unless it is renewed.
     fn first_end(&self) -> Option<u64> {
         let ends = self.tickets.range(..self.served).map(|entry| entry.end()).min();
         ends.filter(|ends| *ends != NEVER)
@@ -430,12 +433,12 @@ impl<S> Line<S> {
     }
 }
 
-/// When a life of this length ends that begins now.
+/// The expiry of a ttl that begins now.
 fn end_of(ttl: Duration, now: u64) -> u64 {
     now.saturating_add(micros(ttl)).min(NEVER - 1)
 }
 
-/// A time in the store's own unit; what is too long for it never ends.
+/// A duration in microseconds, the store's unit. A longer one saturates.
 pub(crate) fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(NEVER)
 }

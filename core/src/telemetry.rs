@@ -1,6 +1,7 @@
 //! Metrics and log lines of every lock: waits, holds, losses and renewals.
 //!
-//! A loss is counted and logged where the lease becomes lost, so that no path to a loss can miss it.
+//! A loss is counted and logged where the lease becomes lost, so that no path to a loss can miss
+//! it.
 
 use std::time::Duration;
 
@@ -82,7 +83,7 @@ pub(crate) fn lost(key: &Key, id: TicketId, token: u64, loss: Loss, held_for: Du
     tracing::warn!(%key, %id, token, reason = %loss, ?held_for, "a lock was lost");
 }
 
-/// Describes every metric to the recorder that is installed, and registers the counters with zero.
+/// Describes every metric to the installed recorder, and registers the counters with zero.
 pub(crate) fn describe() {
     figures::describe();
 }
@@ -105,7 +106,7 @@ mod figures {
         describe_histogram!(HOLD, Unit::Seconds, "Time from holding a lock to its release or loss");
         describe_counter!(RENEWALS, "Renewals of tickets, by outcome: kept, lost or failed");
         describe_counter!(LOSSES, "Locks that were lost while a guard held them, by cause");
-        describe_counter!(HANDOVERS, "Locks that were handed to a ticket which waited in line");
+        describe_counter!(HANDOVERS, "Locks that were given to a waiting ticket");
         // A counter that first appears with a loss shows no increase to an alert.
         for loss in Loss::OF_GUARDS {
             counter!(LOSSES, "cause" => loss.label()).increment(0);

@@ -1,5 +1,4 @@
-//! The keeper: one task for each engine that asks the store to renew every kept ticket, served or
-//! waiting, and tells each loss in time. What to believe of the answers is the hold's to say.
+//! Renews all leases of one engine in one task, and marks each lease as lost when it expires.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::AssertUnwindSafe;
@@ -19,22 +18,21 @@ use crate::lease::state::State;
 use crate::telemetry::Renewal;
 use crate::{BoxFuture, Engine as _, Error, Runtime, Time};
 
-/// A timer may stand still while the machine sleeps; the keeper looks at the clock this often.
+/// Maximum sleep of the task, because a timer may stop while the machine sleeps.
 const NAP_MAX: Duration = Duration::from_secs(1);
 
-/// So many renewals are under way at a time; the others wait for one of them to end. A renewal has
-/// its time from when it is sent, so that many that are due together do not all run out of time in
-/// a queue, and are not sent twice.
+/// Maximum renewals in flight. The time limit of a renewal begins when it is sent, so leases that
+/// are due together do not time out in a queue.
 const UNDER_WAY_MAX: usize = 512;
 
-/// For so many heartbeats the answer to a renewal is waited for.
+/// Renewal periods for which a late answer is awaited.
 const LATE_BEATS: u32 = 3;
 
 pub(crate) struct Renewer {
     engine: AnyEngine,
     host: Arc<dyn Runtime>,
     roster: Mutex<RenewalQueue>,
-    /// Rung when something is due sooner than the keeper expects, and when it is to stop.
+    /// Notified when a lease is due sooner than the task expects, and when the task has to stop.
     sooner: Notify,
 }
 
@@ -43,7 +41,7 @@ struct RenewalQueue {
     entries: BTreeMap<Slot, Arc<SharedLease>>,
     count: u64,
     pace: MergedClock,
-    /// When the keeper will look into the roster by itself; `None` while it does not run.
+    /// When the task wakes next. `None`: it does not run.
     wakes: Option<u64>,
     /// The locks were closed: every lease is lost, and no other is accepted.
     ended: bool,
@@ -69,7 +67,7 @@ impl MergedClock {
         self.passed_ns
     }
 
-    /// When a moment will have come, on this scale.
+    /// A moment on this scale.
     fn when(&mut self, now: Time, moment: Time) -> u64 {
         let until = u64::try_from(now.until(moment).as_nanos()).unwrap_or(u64::MAX);
         self.read(now).saturating_add(until)
@@ -81,7 +79,7 @@ impl Renewer {
         Arc::new(Self { engine, host, roster: Mutex::default(), sooner: Notify::new() })
     }
 
-    /// Looks after a ticket from now on.
+    /// Renews a lease from now on.
     pub(crate) fn keep(self: &Arc<Self>, kept: &Arc<SharedLease>) {
         let now = self.host.now();
         let Some(next) = kept.with(|hold| hold.next(now)) else { return };
@@ -102,7 +100,7 @@ impl Renewer {
         }
     }
 
-    /// Looks after it no more.
+    /// Stops renewing a lease.
     pub(crate) fn forget(&self, kept: &SharedLease) {
         let mut roster = self.roster();
         if let Some(slot) = kept.move_to(None) {
@@ -110,11 +108,11 @@ impl Renewer {
         }
     }
 
-    /// One sign of life now, whoever asks for it.
+    /// Renews a lease now.
     pub(crate) async fn renew(&self, kept: &SharedLease) -> State {
         let ticket = kept.ticket();
         let sent = self.host.now();
-        // An engine that panics over one ticket must not end the renewals of all others.
+        // A panic of the engine must not end the renewals of other leases.
         let answer = AssertUnwindSafe(self.engine.renew(&ticket)).catch_unwind().await;
         let answer = answer.unwrap_or_else(|_panic| {
             Err(Error::unavailable(format!("the engine panicked while it renewed {:?}", kept.key)))
@@ -123,7 +121,7 @@ impl Renewer {
         kept.hear(sent, self.host.now(), answer)
     }
 
-    /// Marks every lease as lost, and accepts no other. Holders and waiters learn of it at once.
+    /// Marks every lease as lost, and accepts no others. Holders and waiters are woken at once.
     pub(crate) fn end(&self) {
         let now = self.host.now();
         let entries = {
@@ -142,7 +140,7 @@ impl Renewer {
         self.roster().ended
     }
 
-    /// Everyone is gone: the keeper stops.
+    /// Stops the task, because the locks were dropped.
     pub(crate) fn close(&self) {
         self.roster().closed = true;
         self.sooner.notify_one();
@@ -160,7 +158,7 @@ impl Renewer {
         }
     }
 
-    /// How long until something is due; `None` when it is time to stop.
+    /// The time until a lease is due. `None`: the task has to stop.
     fn next_nap(&self) -> Option<Duration> {
         let now = self.host.now();
         let mut roster = self.roster();
@@ -176,7 +174,7 @@ impl Renewer {
         Some(if roster.entries.is_empty() { nap } else { nap.min(NAP_MAX) })
     }
 
-    /// Looks at every ticket whose time has come.
+    /// Handles every lease that is due.
     fn look(self: &Arc<Self>, renewals: &mut Renewals) {
         let now = self.host.now();
         let due = self.roster().due(now);
@@ -198,8 +196,8 @@ impl Renewer {
         }
     }
 
-    /// One renewal, which may hang without keeping others waiting. What is answered late still
-    /// counts from when it was asked, so it is heard even so, for as long as the ticket could live.
+    /// One renewal, which does not block others. A late answer still counts from the moment of its
+    /// request, so it is applied for as long as the ticket can live.
     async fn attempt(self: Arc<Self>, kept: Arc<SharedLease>) {
         if kept.with(|hold| hold.is_over()) {
             return;
@@ -217,9 +215,9 @@ impl Renewer {
             let asked = self.host.now();
             match select(&mut renewal, self.host.sleep(patience)).await {
                 Either::Left(_) => return,
-                // It was lost or released meanwhile: an answer is no use to anybody.
+                // The lease is over, so the answer is not needed.
                 Either::Right(_) if kept.with(|hold| hold.is_over()) => return,
-                // It was this process that stood still: the store's answer may lie here already.
+                // This process was suspended: the store's answer may have arrived already.
                 Either::Right(_) if self.host.now().has_reached(asked.plus(patience * 2)) => {}
                 Either::Right(_) => break,
             }
@@ -238,11 +236,11 @@ impl Renewer {
         self.reschedule(&kept);
     }
 
-    /// Something about it has changed: when it has to be looked at next?
+    /// Computes when the lease is due next, after a change.
     pub(crate) fn reschedule(&self, kept: &SharedLease) {
         let now = self.host.now();
         let mut roster = self.roster();
-        // Of two who reschedule it at once, the later one knows what the earlier one knew.
+        // Of two concurrent calls, the later one sees the state of the earlier one.
         let next = kept.with(|hold| hold.next(now));
         let Some(slot) = kept.move_to(None) else { return };
         if let (Some(kept), Some(next)) = (roster.entries.remove(&slot), next)
@@ -257,11 +255,11 @@ impl Renewer {
     }
 }
 
-/// The renewals that are under way, and those that wait for room.
+/// The renewals in flight, and those that wait for a place.
 #[derive(Default)]
 struct Renewals {
     under_way: FuturesUnordered<BoxFuture<()>>,
-    /// In the order in which they were due.
+    /// In the order of their due times.
     waiting: VecDeque<BoxFuture<()>>,
 }
 
@@ -270,12 +268,12 @@ impl Renewals {
         if self.under_way.len() >= UNDER_WAY_MAX {
             self.waiting.push_back(attempt);
         } else if (&mut attempt).now_or_never().is_none() {
-            // What a quick engine answers at once is not queued.
+            // A quick engine has answered at once.
             self.under_way.push(attempt);
         }
     }
 
-    /// One of them has ended, and the next one begins.
+    /// Waits until one has ended, and starts the next.
     async fn next(&mut self) {
         if self.under_way.next().await.is_none() {
             std::future::pending::<()>().await;
@@ -294,7 +292,7 @@ impl RenewalQueue {
         due.map(|(_, kept)| kept.clone()).collect()
     }
 
-    /// Whether the keeper must be told, because it will not look that soon by itself.
+    /// Returns whether the task must be woken, because this lease is due before the task wakes.
     fn write(&mut self, kept: &Arc<SharedLease>, now: Time, next: Time) -> bool {
         self.count += 1;
         let slot = (self.pace.when(now, next), self.count);

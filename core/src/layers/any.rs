@@ -1,4 +1,4 @@
-//! Any engine, its type forgotten: the one place that boxes.
+//! A boxed engine of any type.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::{
     TicketState, WaitMode, Wake, Window,
 };
 
-/// An engine of a type that nobody needs to name. Clones share it.
+/// An engine of any type. Clones share it.
 ///
 /// ```
 /// use tenure::engine::{Engine, Memory, AnyEngine};
@@ -20,12 +20,12 @@ use crate::{
 pub struct AnyEngine(Arc<dyn Verbs>);
 
 impl AnyEngine {
-    /// Forgets the type.
+    /// Boxes the engine.
     pub fn new(engine: impl Engine) -> Self {
         Self(Arc::new(engine))
     }
 
-    /// The same for an engine that others use, too.
+    /// Shares an engine.
     pub(crate) fn sharing(engine: Arc<impl Engine>) -> Self {
         Self(engine)
     }
@@ -34,7 +34,7 @@ impl AnyEngine {
 type Boxed<'a, T> = std::pin::Pin<Box<dyn std::future::Future<Output = T> + Send + 'a>>;
 type Answer<'a, T> = Boxed<'a, Result<T>>;
 
-/// The verbs of [`Engine`] as a trait object can have them.
+/// The operations of [`Engine`] with boxed futures, as a trait object needs them.
 trait Verbs: Send + Sync + 'static {
     fn profile(&self) -> Guarantees;
     fn join<'a>(&'a self, ticket: &'a Ticket, patience: WaitMode) -> Answer<'a, Option<Place>>;

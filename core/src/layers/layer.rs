@@ -1,4 +1,4 @@
-//! Around: an engine around another one that says only what it does differently.
+//! A layer: an engine that wraps another one, and changes only some operations.
 
 use std::future::Future;
 
@@ -10,10 +10,10 @@ use crate::{
     TicketState, WaitMode, Wake, Window,
 };
 
-/// An engine around another one. Whatever it does not say, the inner one does.
+/// An engine that wraps another one. The inner engine does all that the layer does not override.
 ///
-/// Each verb goes through [`intercept`](Layer::intercept), which is the place for what all of them have in common. A verb that is
-/// different from the others is written out.
+/// Each operation goes through [`intercept`](Layer::intercept), which handles all of them in the
+/// same way. Override an operation to handle it differently.
 ///
 /// ```
 /// use std::sync::atomic::{AtomicU32, Ordering};
@@ -21,7 +21,7 @@ use crate::{
 /// use tenure::engine::{Layer, Operation};
 /// use tenure::{Locks, Result, engine::Memory};
 ///
-/// /// Counts what is asked of a store.
+/// /// Counts the requests to a store.
 /// struct Counted(Memory, AtomicU32);
 ///
 /// impl Layer for Counted {
@@ -43,18 +43,18 @@ use crate::{
 /// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 pub trait Layer: Send + Sync + 'static {
-    /// What it is around.
+    /// The type of the inner engine.
     type Inner: Engine;
 
-    /// The engine inside.
+    /// The inner engine.
     fn inner(&self) -> &Self::Inner;
 
-    /// What it promises: what the inner one does.
+    /// The guarantees, by default those of the inner engine.
     fn profile(&self) -> Guarantees {
         self.inner().guarantees()
     }
 
-    /// Every verb but [`Engine::close`], on its way to the inner engine.
+    /// Called for every operation but [`Engine::close`]. `ask` sends it to the inner engine.
     fn intercept<T: Send>(
         &self,
         _question: Operation<'_>,
@@ -130,7 +130,7 @@ pub trait Layer: Send + Sync + 'static {
     }
 }
 
-/// What is asked, and about what.
+/// An operation and its subject.
 ///
 /// ```
 /// use tenure::engine::Operation;
@@ -162,7 +162,7 @@ pub enum Operation<'a> {
 }
 
 impl<'a> Operation<'a> {
-    /// The ticket, where it is asked for one.
+    /// The ticket, if the operation has one.
     pub fn ticket(self) -> Option<&'a Ticket> {
         match self {
             Self::Join(ticket)
@@ -173,7 +173,7 @@ impl<'a> Operation<'a> {
         }
     }
 
-    /// A span for `tracing`.
+    /// The span of `tracing`.
     pub(super) fn span(self) -> Span {
         use tracing::debug_span;
         match self {

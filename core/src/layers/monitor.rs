@@ -14,7 +14,7 @@ use crate::{Engine, Result, Runtime, Time};
 const FAILURES_MIN: u32 = 2;
 
 /// Logs `WARN` once when the store stops answering and `INFO` once when it answers again. Each
-/// verb has a span at the level `DEBUG`.
+/// operation has a span at the level `DEBUG`.
 pub(crate) struct Monitor<E> {
     engine: E,
     host: Arc<dyn Runtime>,

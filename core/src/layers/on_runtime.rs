@@ -1,4 +1,5 @@
-//! An engine on a thread of its own: its verbs go on whatever the caller's threads do.
+//! An engine on a background runtime: its operations continue while the caller's threads are
+//! blocked.
 
 mod joins;
 
@@ -19,14 +20,14 @@ use crate::{
     Ticket, TicketState, Time, WaitMode, Wake, Window, spawn_cancellable,
 };
 
-/// How many verbs may be on their way to the host at a time, but for those that only wait. A host that has no time
-/// does not even find out that a caller has gone.
+/// Maximum operations in flight on the runtime, except those that only wait. A busy runtime notices
+/// late that a caller is gone.
 const VERBS_MAX: usize = 512;
 
-/// Sends every verb to a host, and the answer back. The futures it gives may be awaited on any
-/// executor; a verb whose future is dropped is given up, so its outcome is unknown, as the contract says.
+/// Runs every operation on a runtime, and returns the answer. The futures may be awaited on any
+/// executor. Dropping one cancels the operation, and its outcome is unknown, as in the contract.
 ///
-/// An engine that can also be called from where its caller is saves the way there and back: see
+/// An engine that can also be called on the caller's task avoids two changes of thread: see
 /// [`in_place_where`](OnRuntime::in_place_where).
 ///
 /// ```
@@ -46,17 +47,21 @@ pub struct OnRuntime<E> {
     engine: Arc<E>,
     host: Arc<dyn Runtime>,
     in_place: fn(&E) -> bool,
-    /// For those who are in place.
+    /// Places for operations on the callers' tasks.
     room_in_place: Semaphore,
     waits_in_place: fn(&E) -> bool,
     room: Arc<Semaphore>,
     joins: Joins,
-    /// What the engine's profile says.
+    /// The engine's own value.
     answers_within: Duration,
 }
 
 impl<E: Engine> OnRuntime<E> {
-    /// Makes the engine where it is to live.
+    /// Makes the engine on the runtime.
+    ///
+    /// # Errors
+    ///
+    /// The error of `make`, or the runtime cannot run tasks.
     pub async fn make(
         host: Arc<dyn Runtime>,
         make: impl Future<Output = Result<E>> + Send + 'static,
@@ -66,7 +71,7 @@ impl<E: Engine> OnRuntime<E> {
         Ok(Self::of(host, engine))
     }
 
-    /// The same for an engine that was made there.
+    /// Wraps an engine that was made on the runtime.
     pub fn of(host: Arc<dyn Runtime>, engine: E) -> Self {
         let room = Arc::new(Semaphore::new(VERBS_MAX));
         let (joins, answers_within) = (Joins::default(), engine.guarantees().answers_within);
@@ -82,25 +87,25 @@ impl<E: Engine> OnRuntime<E> {
         }
     }
 
-    /// Verbs are carried out in place whenever the engine answers that it can, which it is asked each
-    /// time by whoever calls. Such a verb ends with its future, as the contract allows.
+    /// Runs an operation on the caller's task when `in_place` allows it. Dropping its future ends
+    /// it.
     ///
-    /// So many of them at a time, and more of them on the host: a verb in place goes on only while somebody polls its future, and
-    /// those that nobody polls must not use up what the engine's other callers need.
+    /// At most `at_most` operations run on callers' tasks at once; further ones run on the runtime.
+    /// A caller that stops polling would otherwise occupy a connection for good.
     #[must_use]
     pub fn in_place_where(self, in_place: fn(&E) -> bool, at_most: usize) -> Self {
         let room_in_place = Semaphore::new(at_most);
         Self { in_place, waits_in_place: in_place, room_in_place, ..self }
     }
 
-    /// Verbs that only wait are carried out on the host, whatever the others are: for engines that hear of news on the host, and
-    /// ask the store before they pass it on.
+    /// Runs `watch` and `events` on the runtime always. For engines whose notifications arrive
+    /// there.
     #[must_use]
     pub fn waits_on_host(self) -> Self {
         Self { waits_in_place: |_| false, ..self }
     }
 
-    /// The engine itself.
+    /// The inner engine.
     pub fn inner(&self) -> &E {
         &self.engine
     }
@@ -110,14 +115,14 @@ impl<E: Engine> OnRuntime<E> {
         T: Send + 'static,
         F: Future<Output = Result<T>> + Send + 'static,
     {
-        // The way to the host stands in a box, so that who is asked in place does not carry it along.
+        // Boxed, so that an operation on the caller's task has a smaller future.
         if let Some(_here) = self.in_place() {
             return verb(self.engine.clone()).await;
         }
         Box::pin(self.ask_host(verb(self.engine.clone()))).await
     }
 
-    /// A place for whoever calls, if the engine can be called from there.
+    /// A place on the caller's task, if the engine can be called there.
     fn in_place(&self) -> Option<InPlace<'_>> {
         if !(self.in_place)(&self.engine) {
             return None;
@@ -136,7 +141,8 @@ impl<E: Engine> OnRuntime<E> {
         answer
     }
 
-    /// From now until nothing comes of a join of this ticket any more. A join may take longer than its ticket would live.
+    /// The time in which a join of this ticket may still happen. A join may take longer than the
+    /// ttl.
     fn goes_on(&self, ticket: &Ticket) -> Range<Time> {
         let now = self.host.now();
         now..now.plus(ticket.ttl.max(self.answers_within))
@@ -149,8 +155,8 @@ impl<E: Engine> OnRuntime<E> {
         if let Ok(room) = self.room.clone().try_acquire_owned() {
             return self.ask_in(room, verb).await;
         }
-        // Whoever has to wait for room has no more time than the others, and is sent while enough of it
-        // is left for an answer: half. A verb that is sent later would only keep the next ones out.
+        // The time limit includes the wait for a place. Half of it is left for the answer: an
+        // operation that is sent later would only delay the next ones.
         let within = self.answers_within;
         let late = self.host.sleep(within);
         let room = match select(
@@ -181,7 +187,7 @@ impl<E: Engine> OnRuntime<E> {
         .await
     }
 
-    /// The same for a verb that only waits.
+    /// Runs an operation that only waits.
     async fn wait<T, F>(&self, verb: impl FnOnce(Arc<E>) -> F) -> Result<T>
     where
         T: Send + 'static,
@@ -194,12 +200,12 @@ impl<E: Engine> OnRuntime<E> {
     }
 }
 
-/// A verb that is carried out where it was asked for, and the room for it.
+/// An operation on the caller's task, with its place.
 struct InPlace<'a> {
     _room: SemaphorePermit<'a>,
 }
 
-/// Runs a verb on the host for as long as somebody waits for its answer.
+/// Runs an operation on the runtime until its caller drops the future.
 fn carry_out<T, F>(
     host: &dyn Runtime,
     verb: F,
@@ -213,14 +219,11 @@ where
 }
 
 fn crowded(within: Duration) -> Error {
-    Error::unavailable(format!(
-        "so much is asked of the store that it had no answer to this within {}",
-        shown(within)
-    ))
+    Error::unavailable(format!("too many requests in flight: no answer within {}", shown(within)))
 }
 
 fn gone() -> Error {
-    Error::unavailable("the thread that speaks to the store ended before it had an answer")
+    Error::unavailable("the runtime ended before the store answered")
 }
 
 impl<E: Engine> Engine for OnRuntime<E> {
@@ -253,7 +256,7 @@ impl<E: Engine> Engine for OnRuntime<E> {
             Box::pin(self.ask_host(verb(self.engine.clone()))).await?
         };
         if never_began && left == LeaveOutcome::Absent {
-            // It waited for the host, and nobody need look whether it comes to the store later.
+            // The join never reached the engine, so it cannot happen later.
             left = LeaveOutcome::Waiting;
         }
         self.joins.forget(ticket.id);

@@ -48,33 +48,35 @@ use crate::{
 
 /// The fewest stores that can outvote one.
 const NODES_MIN: usize = 3;
-/// How long a waiter waits before it tries again, at first. It grows by half with every try, up to the
-/// patience, so that what is held for long is not asked for often.
+/// How long a waiter waits before it tries again, at first. It grows by half with every try, up to
+/// the patience, so that what is held for long is not asked for often.
 const PAUSE_FIRST: Duration = Duration::from_millis(5);
 const TRIES_GROWING: u32 = 16;
 /// How often an onlooker looks.
 const LOOK_PAUSE: Duration = Duration::from_millis(100);
 
-/// A lock over independent stores, none of which is trusted alone: RedLock, with a token that grows.
+/// A lock over independent stores, none of which is trusted alone: RedLock, with a token that
+/// grows.
 ///
-/// A ticket never waits in the lines of the stores: it is served at once by a majority, or it leaves
-/// them all and tries again, because lines that are ordered differently in each store would wait for each other. So two
-/// holders would need two majorities, which share a store. The number is
-/// the highest that any store gave; where they differ it is written back to a majority before it is
-/// used, so that the next majority knows it.
+/// A ticket never waits in the lines of the stores: it is served at once by a majority, or it
+/// leaves them all and tries again, because lines that are ordered differently in each store would
+/// wait for each other. So two holders would need two majorities, which share a store. The number
+/// is the highest that any store gave; where they differ it is written back to a majority before it
+/// is used, so that the next majority knows it.
 ///
-/// Who tries when is seen to by a line of its own, where there are [places for it](Quorum::with_turns),
-/// and else by uneven pauses. It decides nothing. The first try of a ticket goes past it, unless its client knows that
-/// others wait; whoever gives a lock back and wants it again looks. Who stands there is seen in the line behind those who
-/// hold, and can be broken; who waits without a place is not seen.
+/// Who tries when is seen to by a line of its own, where there are
+/// [places for it](Quorum::with_turns), and else by uneven pauses. It decides nothing. The first
+/// try of a ticket goes past it, unless its client knows that others wait; whoever gives a lock
+/// back and wants it again looks. Who stands there is seen in the line behind those who hold, and
+/// can be broken; who waits without a place is not seen.
 ///
-/// A reader that would hold beside other readers looks at that line, and gives way to a writer which
-/// waits there. So later readers do not overtake a writer without end.
+/// A reader that would hold beside other readers looks at that line, and gives way to a writer
+/// which waits there. So later readers do not overtake a writer without end.
 ///
-/// **Not promised**: an order among those who wait; a push; counters; capacities other than those of a
-/// mutex and a reader-writer lock (three holders of "2 of 2" could each have two of three stores); that
-/// others see a ticket's own token in the line, and not a higher number that a late store gave it; and
-/// safety when a store loses its data and comes back within a ttl.
+/// **Not promised**: an order among those who wait; a push; counters; capacities other than those
+/// of a mutex and a reader-writer lock (three holders of "2 of 2" could each have two of three
+/// stores); that others see a ticket's own token in the line, and not a higher number that a late
+/// store gave it; and safety when a store loses its data and comes back within a ttl.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -144,7 +146,8 @@ impl Quorum {
         })
     }
 
-    /// The same under the name of a kind of quorum, with a name for each of its stores, in their order.
+    /// The same under the name of a kind of quorum, with a name for each of its stores, in their
+    /// order.
     #[must_use]
     pub fn named(mut self, name: &'static str, stores: impl IntoIterator<Item = String>) -> Self {
         let board = QuorumHealth::new(stores);
@@ -153,8 +156,8 @@ impl Quorum {
         Self { name, ..self }
     }
 
-    /// The same with a line for those who wait, kept by the first of these that answers: the same stores, most
-    /// likely, under names that the locks themselves do not use.
+    /// The same with a line for those who wait, kept by the first of these that answers: the same
+    /// stores, most likely, under names that the locks themselves do not use.
     #[must_use]
     pub fn with_turns(self, stores: impl IntoIterator<Item = AnyEngine>) -> Self {
         Self { turns: Stores::new(stores, &self.host, &self.rest), ..self }
@@ -190,7 +193,8 @@ impl Quorum {
         Ok((told > 0).then(|| Place { leaving: true, ..held(number, None) }))
     }
 
-    /// Returns once a majority has something to tell to the one that holds: it was told to leave, most likely.
+    /// Returns once a majority has something to tell to the one that holds: it was told to leave,
+    /// most likely.
     async fn await_break(&self, ticket: &Ticket, attempt: TicketId) {
         let asked = Ticket { id: attempt, ..ticket.clone() };
         let watch = |node: &Arc<Node>| {
@@ -210,8 +214,9 @@ impl Quorum {
     }
 }
 
-/// Majorities share one store, but more than two of them need not: three holders of "2 of 2" could each have
-/// two of three stores. So whoever holds alone is kept, and whoever does not is kept from nobody but those.
+/// Majorities share one store, but more than two of them need not: three holders of "2 of 2" could
+/// each have two of three stores. So whoever holds alone is kept, and whoever does not is kept from
+/// nobody but those.
 fn refuse_unsafe(ticket: &Ticket) -> Result<()> {
     let (take, of) = (ticket.share.take(), ticket.share.of());
     if of == SHARE_OF_MAX && (take == 1 || take == of) {
@@ -243,8 +248,8 @@ fn held(number: u64, life: Option<Duration>) -> Place {
     Place { number, state: TicketState::Holding, ahead: 0, life, look: None, leaving: false }
 }
 
-/// Served by nobody: nothing of it lives in the stores that could end, but its place among those who wait,
-/// which this is if it has one, and for which it can get another.
+/// Served by nobody: nothing of it lives in the stores that could end, but its place among those
+/// who wait, which this is if it has one, and for which it can get another.
 fn trying(place: Option<Place>) -> Place {
     Place {
         number: place.map_or(0, |place| place.number),
@@ -284,7 +289,8 @@ impl Engine for Quorum {
                 .chain(self.stores.board.warnings())
                 .collect(),
             rounding: nodes.iter().map(|node| node.rounding).max().unwrap_or_default(),
-            // A sign of life in a line of turns, a look for a break, a place in another line, a try, a number.
+            // A sign of life in a line of turns, a look for a break, a place in another line, a
+            // try, a number.
             answers_within: self.patience
                 * u32::try_from(self.turns.nodes.len() + 4).unwrap_or(u32::MAX),
             quick: false,

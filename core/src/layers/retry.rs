@@ -1,4 +1,5 @@
-//! An engine that asks again where the answer was lost: twice is once.
+//! A layer that repeats operations whose answers were lost. Promise 4, twice is once, makes that
+//! safe.
 
 use std::future::Future;
 use std::pin::pin;
@@ -16,13 +17,13 @@ use crate::{
     Result, Runtime, Ticket, TicketState, Time, WaitMode, Wake, Window,
 };
 
-/// This part of the time is left for telling that it is over.
+/// This part of the time is left to report that it is over.
 const TELLING: u32 = 16;
 
-/// Sends a verb again when its outcome is unknown, a few times, with growing pauses, for at most twice the time
-/// that one attempt may take.
+/// Repeats an operation whose outcome is unknown, a few times, with growing pauses. All attempts
+/// together take at most twice the time of one.
 ///
-/// A windowed count is never sent again: it would count twice.
+/// A windowed count is never repeated: it would count twice.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -41,18 +42,18 @@ const TELLING: u32 = 16;
 pub struct Retry<E> {
     engine: Arc<E>,
     host: Arc<dyn Runtime>,
-    /// Takes out what an attempt that was not answered may still put into a line.
+    /// Removes tickets that an unanswered attempt may still insert.
     sweeper: Arc<Releaser>,
-    /// The tickets that are in, and of which an earlier attempt to join was not answered.
+    /// The tickets that are in a line and had an unanswered attempt to join.
     doubtful: Mutex<ExpiringMap<()>>,
     times: u32,
     pause: Duration,
-    /// The longest that all attempts take together.
+    /// Maximum time of all attempts together.
     within: Duration,
 }
 
 impl<E: Engine> Retry<E> {
-    /// Up to `times` more attempts, the first after `pause`, each next after twice as long.
+    /// Up to `times` more attempts, the first after `pause`, each next one after twice that time.
     pub fn new(engine: E, host: Arc<dyn Runtime>, times: u32, pause: Duration) -> Self {
         let within = engine.guarantees().answers_within.saturating_mul(2);
         let engine = Arc::new(engine);
@@ -60,12 +61,13 @@ impl<E: Engine> Retry<E> {
         Self { engine, host, sweeper, doubtful: Mutex::default(), times, pause, within }
     }
 
-    /// The engine itself.
+    /// The inner engine.
     pub fn inner(&self) -> &E {
         &self.engine
     }
 
-    /// The first attempt has a time of its own, which the engine keeps. Those that follow share what is left.
+    /// The first attempt has the engine's own time limit. Further attempts share the rest of the
+    /// time.
     async fn again<T, F: Future<Output = Result<T>>>(
         &self,
         mut attempt: impl FnMut(u32) -> F,
@@ -78,12 +80,12 @@ impl<E: Engine> Retry<E> {
             if !error.is_retryable() || self.host.now().plus(pause).has_reached(over) {
                 break;
             }
-            tracing::trace!(%error, "asking again");
+            tracing::trace!(%error, "sending the request again");
             self.host.ready()?;
             self.host.sleep(pause).await;
             pause = pause.saturating_mul(2);
             let late = self.host.sleep(self.host.now().until(over));
-            // Boxed, because hardly anybody asks twice, and every verb would carry the room for it along.
+            // Boxed, because retries are rare and would enlarge the future of every operation.
             outcome = match select(Box::pin(attempt(before)), late).await {
                 Either::Left((outcome, _)) => outcome,
                 Either::Right(_) => break,
@@ -92,11 +94,11 @@ impl<E: Engine> Retry<E> {
         outcome
     }
 
-    /// What an earlier attempt puts into the line is this ticket, for as long as it is there; once it has left, it
-    /// would be nobody's.
+    /// An earlier unanswered attempt may insert this ticket after it has left. Remembers the
+    /// ticket, so that it is removed then.
     fn doubt(&self, ticket: &Ticket) {
         let now = self.host.now();
-        // Who comes late comes soon, if at all.
+        // An earlier attempt cannot arrive later than this.
         let until = now.plus(self.within.max(ticket.ttl));
         self.doubtful().note(ticket.id, (), now, until);
     }
@@ -105,8 +107,8 @@ impl<E: Engine> Retry<E> {
         self.doubtful.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The same for what changes a line. If an attempt was not answered, a later one that is refused says
-    /// nothing about it: the outcome stays unknown.
+    /// Repeats an operation that changes a line. If an attempt was not answered, the outcome is
+    /// unknown even if a later one is refused.
     async fn change<T, F: Future<Output = Result<T>>>(
         &self,
         mut attempt: impl FnMut(u32) -> F,
@@ -117,12 +119,10 @@ impl<E: Engine> Retry<E> {
             attempt(before)
         };
         match self.again(asked).await {
-            Err(error) if unanswered > 0 && !error.is_retryable() => {
-                Err(Error::unavailable(format!(
-                    "{error}; an earlier attempt was not answered, and may have been carried out"
-                ))
-                .caused_by(error))
-            }
+            Err(error) if unanswered > 0 && !error.is_retryable() => Err(Error::unavailable(
+                format!("{error}; an earlier attempt was not answered, and may have succeeded"),
+            )
+            .caused_by(error)),
             outcome => outcome,
         }
     }
@@ -139,7 +139,7 @@ impl<E: Engine> Engine for Retry<E> {
         self.change(|before| async move {
             let joined = self.engine.join(ticket, patience).await;
             match &joined {
-                // Its owner goes away, and an earlier attempt may come in yet.
+                // The caller does not wait, and an earlier attempt may still insert the ticket.
                 Ok(None) if before > 0 => {
                     self.sweeper.give_back(ticket.clone(), JoinState::Joining, None, None);
                 }
@@ -171,7 +171,7 @@ impl<E: Engine> Engine for Retry<E> {
                 | LeaveOutcome::Unsure)
         );
         if is_out && self.doubtful().forget(ticket.id).is_some() {
-            // It was in by a later attempt, and an earlier one may come in yet.
+            // A later attempt inserted it, and an earlier one may still do so again.
             self.sweeper.give_back(ticket.clone(), JoinState::Joining, None, None);
         }
         left
@@ -189,7 +189,8 @@ impl<E: Engine> Engine for Retry<E> {
                 Err(error) if error.is_retryable() => error,
                 news => return news,
             };
-            // None is cut, because it may wait for news. One that did so long has ended an outage.
+            // Without a time limit, because it waits for events. A call that ran for longer than
+            // the limit counts as a success.
             let failed = self.host.now();
             if over == Time::NEVER || asked.until(failed) > self.within {
                 (over, pause) = (failed.plus(self.within), self.pause);
@@ -209,12 +210,12 @@ impl<E: Engine> Engine for Retry<E> {
 
     async fn keys(&self, prefix: &str) -> Result<Vec<Key>> {
         self.host.ready()?;
-        // A listing has many steps, each of which may be in time.
+        // A listing has many steps, each within its own time limit.
         let listed = self.again(|_| self.engine.keys(prefix));
         match select(pin!(listed), self.host.sleep(self.within)).await {
             Either::Left((keys, _)) => keys,
             Either::Right(_) => Err(Error::unavailable(format!(
-                "{} did not list its keys within {}: it keeps too much, or give it more time",
+                "{} did not list its keys within {}: use a longer timeout, or fewer keys",
                 self.guarantees().store,
                 shown(self.within)
             ))),

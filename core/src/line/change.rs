@@ -1,14 +1,15 @@
-//! What has changed from one look at a line to the next, as events.
+//! The changes between two snapshots of a line, as events.
 
 use std::collections::HashMap;
 
 use crate::event::{Event, EventKind};
 use crate::{Place, Ticket, TicketId, TicketState};
 
-/// First what is gone, then what came or changed, both in the order of the line. A ticket is known by its id: its number
-/// may be another one when it is served, where several stores have to agree on it.
+/// First the tickets that are gone, then those that are new or changed, both in the order of the
+/// line. A ticket is identified by its id. Its number may change until it is served, if several
+/// stores have to agree on it.
 ///
-/// `gone` says of a ticket that is gone, and of its last place, what happened to it.
+/// `gone` returns the kind of event for a ticket that is gone, from its last place.
 ///
 /// ```
 /// use tenure::event::EventKind;

@@ -1,4 +1,4 @@
-//! A windowed count: it starts anew when its window is over.
+//! A windowed count, which starts again when its window is over.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use crate::errors::checked_sum;
 use crate::line::micros;
 use crate::{CounterValue, Key, Result, Window};
 
-/// What a key has come to in its window, as an engine stores it.
+/// The count of a key in its window, as an engine stores it.
 ///
 /// ```
 /// use std::time::Duration;
@@ -15,25 +15,30 @@ use crate::{CounterValue, Key, Result, Window};
 /// use tenure::{Key, Window};
 ///
 /// let (key, window) = (Key::new("mails")?, Window { per: Duration::from_secs(60), limit: Some(2) });
-/// let (tally, stored) = Count::add(None, &key, 2, window, 1_000_000)?;
-/// assert_eq!((tally.value, tally.allowed), (2, true));
-/// let (tally, unchanged) = Count::add(stored, &key, 1, window, 2_000_000)?;
-/// assert_eq!((tally.value, tally.allowed, unchanged), (2, false, None));
+/// let (sum, stored) = Count::add(None, &key, 2, window, 1_000_000)?;
+/// assert_eq!((sum.value, sum.allowed), (2, true));
+/// let (sum, unchanged) = Count::add(stored, &key, 1, window, 2_000_000)?;
+/// assert_eq!((sum.value, sum.allowed, unchanged), (2, false, None));
 /// # Ok::<(), tenure::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Count {
-    /// So many.
+    /// The count.
     pub value: u64,
-    /// When the window is over, by the store's clock in microseconds.
+    /// The end of the window, by the store's clock in microseconds.
     pub ends_us: u64,
-    /// How long the window was asked to be by whoever began it. Who asks for another length counts in this one.
+    /// The length of the window, from the request that began it. Requests with another length count
+    /// in it, too.
     pub per_us: u64,
 }
 
 impl Count {
-    /// Adds to what is stored, and says what to answer, and what to store if anything changed. See
+    /// Adds to the stored count. Returns the answer, and the new count if it changed. See
     /// [`Engine::add`](crate::Engine::add).
+    ///
+    /// # Errors
+    ///
+    /// The count would exceed [`NUMBER_MAX`](crate::NUMBER_MAX).
     pub fn add(
         stored: Option<Self>,
         key: &Key,
@@ -44,8 +49,8 @@ impl Count {
         let running = stored.filter(|count| count.ends_us > now_us);
         let per_us = running.map_or(micros(window.per), |count| count.per_us);
         let latest = now_us.saturating_add(per_us);
-        // A clock that was set back must not make a window longer than it is: whoever finds it so stores an earlier end, or the end
-        // would move on with the clock.
+        // A clock that was set back must not make the window longer. The earlier end is stored,
+        // because otherwise the end would move with the clock.
         let ends_us = running.map_or(latest, |count| count.ends_us.min(latest));
         let before = running.map_or(0, |count| count.value);
         let is_shorter = running.is_some_and(|count| count.ends_us != ends_us);

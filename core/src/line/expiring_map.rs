@@ -1,18 +1,18 @@
-//! What is known of tickets that nobody has any more, for as long as somebody may ask for it.
+//! A bounded map whose entries expire.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use crate::{TicketId, Time};
 
-/// With fewer, nobody looks whose time is over.
+/// With fewer entries, expired ones are not removed.
 const FEW: usize = 1024;
-/// There are at most so many.
+/// Maximum entries.
 pub(crate) const MOST: usize = 65_536;
-/// Whoever looks through all of them does it no more often than this.
+/// Minimum time between two removals of expired entries.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Something about each of a bounded number of tickets, each until a time of its own.
+/// A bounded map of tickets. Each entry has its own expiry.
 ///
 /// ```
 /// use std::time::Duration;
@@ -27,9 +27,9 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// ```
 pub struct ExpiringMap<T> {
     all: HashMap<TicketId, (T, Time)>,
-    /// With so many, those are thrown out whose time is over.
+    /// With this many entries, expired ones are removed.
     full: usize,
-    /// Not before then.
+    /// No removal happens before this.
     next: Option<Time>,
 }
 
@@ -40,8 +40,7 @@ impl<T> Default for ExpiringMap<T> {
 }
 
 impl<T> ExpiringMap<T> {
-    /// Something is known of a ticket until then, whatever was known of it before. Not if there is no room for it: answers whether it is
-    /// noted.
+    /// Sets the entry of a ticket, until `until`. Returns `false` if the map is full.
     pub fn note(&mut self, id: TicketId, what: T, now: Time, until: Time) -> bool {
         if self.all.len() >= self.full && self.next.is_none_or(|next| now.has_reached(next)) {
             self.all.retain(|_, (_, until)| !now.has_reached(*until));
@@ -55,23 +54,23 @@ impl<T> ExpiringMap<T> {
         has_room
     }
 
-    /// What is known of a ticket now.
+    /// The entry of a ticket, unless it has expired.
     pub fn get(&self, id: TicketId, now: Time) -> Option<&T> {
         let (what, until) = self.all.get(&id)?;
         (!now.has_reached(*until)).then_some(what)
     }
 
-    /// Nothing is known of a ticket any more. Answers what was, and until when.
+    /// Removes and returns the entry of a ticket, with its expiry.
     pub fn forget(&mut self, id: TicketId) -> Option<(T, Time)> {
         self.all.remove(&id)
     }
 
-    /// Of how many tickets something is kept.
+    /// Number of entries, including expired ones.
     pub fn len(&self) -> usize {
         self.all.len()
     }
 
-    /// Whether nothing is kept.
+    /// Whether there is no entry.
     pub fn is_empty(&self) -> bool {
         self.all.is_empty()
     }

@@ -1,13 +1,13 @@
-//! A journal: what has happened lately, for those who look on.
+//! A journal: the latest events, for watchers.
 
 use std::collections::VecDeque;
 
 use crate::event::{Event, Scope};
 
-/// Onlookers who fall behind by more events than this miss some.
+/// Maximum events in a journal. Watchers that fall behind by more miss some.
 const JOURNAL_EVENTS_MAX: usize = 4096;
 
-/// The latest events of some lines. It keeps none until somebody looks on.
+/// The latest events of some lines. It keeps none until the first watcher comes.
 ///
 /// ```
 /// use tenure::{event::Event, event::Scope, event::EventKind};
@@ -21,30 +21,30 @@ const JOURNAL_EVENTS_MAX: usize = 4096;
 /// journal.push(Event { at_us, kind: EventKind::Joined, ticket, number });
 /// assert_eq!(journal.since(seen, &Scope::Key(key.clone())).map(|events| events.len()), Some(1));
 /// journal.gap();
-/// assert_eq!(journal.since(seen, &Scope::Key(key)), None, "it is no longer known what happened since");
+/// assert_eq!(journal.since(seen, &Scope::Key(key)), None, "the events since are not known");
 /// # Ok::<(), tenure::Error>(())
 /// ```
 #[derive(Debug, Default)]
 pub struct Journal {
     events: VecDeque<Event>,
-    /// How many events there were before the first of these.
+    /// Number of events before the first of these.
     before: u64,
     kept: bool,
 }
 
 impl Journal {
-    /// From now on events are kept. Says how far it is.
+    /// Keeps events from now on. Returns the present position.
     pub fn keep(&mut self) -> u64 {
         self.kept = true;
         self.end()
     }
 
-    /// Whether somebody looks on, so that events are worth being made.
+    /// Whether events are kept.
     pub fn is_kept(&self) -> bool {
         self.kept
     }
 
-    /// Keeps an event.
+    /// Adds an event.
     pub fn push(&mut self, event: Event) {
         if self.events.len() == JOURNAL_EVENTS_MAX {
             self.events.pop_front();
@@ -53,18 +53,18 @@ impl Journal {
         self.events.push_back(event);
     }
 
-    /// Something has happened, and nobody knows what.
+    /// Records that unknown events happened.
     pub fn gap(&mut self) {
         self.before = self.end() + 1;
         self.events.clear();
     }
 
-    /// How far it is.
+    /// The present position.
     pub fn end(&self) -> u64 {
         self.before + self.events.len() as u64
     }
 
-    /// What happened in scope since it was so far; `None` if that is no longer known.
+    /// The events in scope after a position. `None`: they are no longer known.
     pub fn since(&self, end: u64, scope: &Scope) -> Option<Vec<Event>> {
         let skip = usize::try_from(end.checked_sub(self.before)?).ok()?;
         let events = self.events.range(skip.min(self.events.len())..);

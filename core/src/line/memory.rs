@@ -1,4 +1,4 @@
-//! The memory engine: lines in a map, the reference that every other engine is compared with.
+//! The memory engine: lines in a map. It is the reference for all other engines.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -38,8 +38,8 @@ pub struct Memory(Arc<Shared>);
 
 struct Shared {
     clock: Box<dyn Clock>,
-    /// What the store's clock said when it was opened, in microseconds since 1970. From then on it
-    /// follows the boot clock, so that nobody can set it.
+    /// The wall clock when the store was made, in microseconds since 1970. Later times follow the
+    /// boot clock, which cannot be set.
     opened_us: u64,
     opened: Time,
     store: Mutex<Store>,
@@ -49,11 +49,11 @@ struct Shared {
 #[derive(Default)]
 struct Store {
     lines: HashMap<Key, Line>,
-    /// Above every number of the lines that are forgotten because nobody stands in them.
+    /// Larger than every number of the forgotten lines, which were empty.
     floor: u64,
     sequences: HashMap<Key, u64>,
     counts: HashMap<Key, Count>,
-    /// When there are so many counts, those that are over are thrown out.
+    /// With this many counts, those with an ended window are removed.
     counts_full: usize,
     journal: Journal,
     written: Arc<Notify>,
@@ -65,7 +65,7 @@ impl Memory {
         Self::with_clock(SystemClock)
     }
 
-    /// An empty store that lives by this clock.
+    /// An empty store with this clock.
     pub fn with_clock(clock: impl Clock) -> Self {
         let (opened_us, opened) = (clock.wall_us(), clock.now());
         Self(Arc::new(Shared {
@@ -86,7 +86,8 @@ impl Memory {
         self.0.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One step on one line: whoever it concerns is rung for, and an empty line is forgotten.
+    /// Performs one step on one line, wakes the tickets that it concerns, and forgets an empty
+    /// line.
     fn step<T>(
         &self,
         key: &Key,
@@ -97,8 +98,8 @@ impl Memory {
         let mut written = None;
         let answer = {
             let mut store = self.store();
-            // Asked while nobody else can change the line: who listens first and looks then either
-            // sees this step, or is seen listening here.
+            // Read under the lock. A watcher subscribes first and reads then: it either sees this
+            // step, or is subscribed here.
             let quiet = self.0.bells.is_quiet();
             let Store { lines, floor, journal, written: told, .. } = &mut *store;
             let mut line = match lines.entry(key.clone()) {
@@ -122,7 +123,7 @@ impl Memory {
             }
             answer
         };
-        // Rung for only now: a waker may do anything, even come back for the store.
+        // After the lock is released, because a waker may call the store again.
         for id in concerned {
             self.0.bells.notify(id);
         }
@@ -132,7 +133,7 @@ impl Memory {
         answer
     }
 
-    /// Why a watcher who saw the ticket in this standing should be woken.
+    /// The wake-up for a watcher that saw the ticket in state `seen`.
     fn differs(&self, ticket: &Ticket, seen: TicketState) -> Option<Wake> {
         let place = self.step(&ticket.key, |line, now, tell| {
             line.expire(now, tell);

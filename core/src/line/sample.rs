@@ -1,4 +1,4 @@
-//! Events for stores that have none to tell: look at the lines, again and again, and tell what changed.
+//! Events for stores without events: polls the lines, and returns the changes.
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,17 +10,18 @@ use crate::line::change::changes;
 use crate::line::snapshot::{Lines, snapshot};
 use crate::{Engine, Key, Place, Result, Runtime, Ticket, TicketId, Time};
 
-/// How many onlookers can be followed at a time; who comes back too late has missed something.
+/// Maximum watchers that are remembered. A watcher that comes back later gets a gap.
 const ONLOOKERS_MAX: usize = 64;
 
-/// After a look the store is left in peace for so many times as long as the look kept it busy: onlookers take
-/// at most a twentieth of its time, however much it keeps.
+/// The pause after a snapshot, as a multiple of the time that it kept the store busy. Watchers
+/// therefore use at most a twentieth of the store's time.
 const COOLDOWN_TIMES: u64 = 19;
-/// Where nothing measures what a look costs the store, it is left in peace for this long at most: an answer can
-/// be late for other reasons.
+/// Maximum pause if the engine does not measure the cost of a snapshot, because an answer can be
+/// late for other reasons.
 const COOLDOWN_MAX: Duration = Duration::from_secs(30);
 
-/// Remembers what each onlooker saw last. What comes and goes between two looks is not seen.
+/// Polls lines for watchers, and remembers the last snapshot of each. A change that is undone
+/// between two snapshots is not seen.
 ///
 /// ```
 /// use std::time::Duration;
@@ -41,12 +42,12 @@ const COOLDOWN_MAX: Duration = Duration::from_secs(30);
 pub struct Sampler {
     pause: Duration,
     seen: Mutex<Snapshots>,
-    /// How those who look at a key, or at all keys, leave the store in peace.
+    /// The pauses of the watchers of one key, or of all keys.
     peace: Mutex<HashMap<Option<Key>, Cooldown>>,
     cost: Option<Arc<Cost>>,
 }
 
-/// How long the verbs that onlookers call have kept the store busy, as the engine measures it.
+/// The time for which snapshots have kept the store busy, as the engine measures it.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -56,7 +57,7 @@ pub struct Sampler {
 ///
 /// let cost = Arc::new(Cost::default());
 /// let sampler = Sampler::new(Duration::from_millis(250)).at_cost(cost.clone());
-/// // With every answer to a look:
+/// // After each snapshot:
 /// cost.add(Duration::from_millis(3));
 /// # drop(sampler);
 /// ```
@@ -64,7 +65,7 @@ pub struct Sampler {
 pub struct Cost(AtomicU64);
 
 impl Cost {
-    /// The store was busy for so long.
+    /// Adds the time of one request.
     pub fn add(&self, busy: Duration) {
         let nanos = u64::try_from(busy.as_nanos()).unwrap_or(u64::MAX);
         self.0.fetch_add(nanos, Ordering::Relaxed);
@@ -77,9 +78,9 @@ impl Cost {
 
 #[derive(Clone, Copy, Default)]
 struct Cooldown {
-    /// On the host's clock.
+    /// The end of the pause, by the runtime's clock.
     until: u64,
-    /// How long the last look took, in ns.
+    /// The time of the last snapshot, in nanoseconds.
     took: Option<u64>,
 }
 
@@ -89,14 +90,14 @@ struct Snapshots {
     looks: VecDeque<(Cursor, Snapshot)>,
 }
 
-/// What was seen, and when it was asked for.
+/// A snapshot, and when it was requested.
 #[derive(Clone)]
 struct Snapshot {
     at: Time,
     look: Lines,
 }
 
-/// A store that remembers for a while which tickets were broken, for
+/// A store that remembers for a while which tickets were broken. For
 /// [`Sampler::events_with_breaks`].
 ///
 /// ```
@@ -104,17 +105,17 @@ struct Snapshot {
 /// use tenure::{Key, Result, TicketId};
 ///
 /// /// A store in which every ticket that is gone was broken.
-/// struct Guillotine;
+/// struct AllBroken;
 ///
-/// impl Breaks for Guillotine {
+/// impl Breaks for AllBroken {
 ///     async fn broken(&self, _: &Key, gone: &[TicketId]) -> Result<Vec<TicketId>> {
 ///         Ok(gone.to_vec())
 ///     }
 /// }
 /// ```
 pub trait Breaks {
-    /// Returns those of these tickets, which are gone from the line of this key, that were broken a
-    /// short while ago: told to leave, or taken out by another client.
+    /// Returns those of the `gone` tickets that were broken: asked to leave, or removed by another
+    /// client.
     fn broken(
         &self,
         key: &Key,
@@ -122,7 +123,7 @@ pub trait Breaks {
     ) -> impl Future<Output = Result<Vec<TicketId>>> + Send;
 }
 
-/// A store that does not.
+/// A store that does not remember breaks.
 struct NoBreaks;
 
 impl Breaks for NoBreaks {
@@ -132,21 +133,24 @@ impl Breaks for NoBreaks {
 }
 
 impl Sampler {
-    /// Looks again after each such pause.
+    /// A sampler with this pause between two snapshots.
     pub fn new(pause: Duration) -> Self {
         Self { pause, seen: Mutex::default(), peace: Mutex::default(), cost: None }
     }
 
-    /// Goes by what the engine says that its looks cost, and not by how long they take.
+    /// Uses the cost that the engine measures, instead of the duration of a snapshot.
     #[must_use]
     pub fn at_cost(self, cost: Arc<Cost>) -> Self {
         Self { cost: Some(cost), ..self }
     }
 
-    /// What [`Engine::events`] answers, by looking at the lines of `engine`.
+    /// The answer of [`Engine::events`], from snapshots of `engine`.
     ///
-    /// A ticket that is gone has expired if its life, as it was seen last, is over by now, and has
-    /// left otherwise.
+    /// A ticket that is gone has expired if its last seen ttl is over, and has left otherwise.
+    ///
+    /// # Errors
+    ///
+    /// A snapshot failed.
     pub async fn events(
         &self,
         engine: &impl Engine,
@@ -158,6 +162,10 @@ impl Sampler {
     }
 
     /// The same for an engine that remembers which tickets were broken.
+    ///
+    /// # Errors
+    ///
+    /// A snapshot failed.
     pub async fn events_with_breaks(
         &self,
         engine: &(impl Engine + Breaks),
@@ -215,7 +223,7 @@ impl Sampler {
         let quiet = if let (Some(cost), Some(before)) = (&self.cost, before) {
             (cost.ns() - before).saturating_mul(COOLDOWN_TIMES)
         } else {
-            // One that came through an outage took long, and cost nothing.
+            // A snapshot that waited through an outage took long but cost the store little.
             let busy = peace.took.map_or(took, |last| last.min(took));
             let max = u64::try_from(COOLDOWN_MAX.as_nanos()).unwrap_or(u64::MAX);
             busy.saturating_mul(COOLDOWN_TIMES).min(max)
@@ -260,7 +268,7 @@ impl Snapshots {
     }
 }
 
-/// What a look in this scope goes through: one line, or all there are, whatever the prefix.
+/// The lines that a snapshot reads: one, or all for any prefix.
 fn part(scope: &Scope) -> Option<Key> {
     match scope {
         Scope::Key(key) => Some(key.clone()),
@@ -268,7 +276,7 @@ fn part(scope: &Scope) -> Option<Key> {
     }
 }
 
-/// The tickets that were broken between two looks, and have gone since.
+/// The tickets that were broken between two snapshots and are gone.
 async fn broken_between(
     before: &Lines,
     now: &Lines,
@@ -278,7 +286,7 @@ async fn broken_between(
     for (key, line) in before {
         let here: HashSet<TicketId> =
             now.get(key).into_iter().flatten().map(|(ticket, _)| ticket.id).collect();
-        // Of one that was seen to be leaving, the break has been shown.
+        // The break of a leaving ticket has been reported.
         let gone = line.iter().filter(|(_, place)| !place.leaving).map(|(ticket, _)| ticket.id);
         let gone: Vec<TicketId> = gone.filter(|id| !here.contains(id)).collect();
         if !gone.is_empty() {

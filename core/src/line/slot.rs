@@ -4,7 +4,8 @@ use crate::event::EventKind;
 use crate::{Ticket, TicketState};
 
 /// One ticket of a [`Line`](crate::Line). An engine that stores records stores and
-/// [restores](crate::Line::restore) slots. `S` is the engine's own data about the owner, such as a session.
+/// [restores](crate::Line::restore) slots. `S` is the engine's own data about the owner, such as a
+/// session.
 ///
 /// ```
 /// use tenure::engine::line::Slot;

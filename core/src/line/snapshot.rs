@@ -1,15 +1,18 @@
-//! A look at all lines in a scope.
+//! A snapshot of all lines in a scope.
 
 use std::collections::BTreeMap;
 
 use crate::event::Scope;
 use crate::{Engine, ErrorKind, Key, Place, Result, Ticket};
 
-/// Every ticket in scope at one moment, line by line.
+/// All tickets in scope, by key.
 pub(crate) type Lines = BTreeMap<Key, Vec<(Ticket, Place)>>;
 
-/// Of many lines, one that the store refuses to show hides no other: it stays as it was seen last, until it can be seen. Where all are
-/// refused, and one of them could be seen before, that is told, for nothing would be seen any more.
+/// Reads all lines. If the store refuses to read one line, its last snapshot is used.
+///
+/// # Errors
+///
+/// Every line is refused, and at least one was readable before.
 pub(crate) async fn snapshot(
     engine: &impl Engine,
     scope: &Scope,

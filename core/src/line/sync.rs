@@ -1,5 +1,5 @@
-//! What the memory engine and its bell are synchronised with: the standard library's, and in the test
-//! `interleavings` ones that try every order of steps.
+//! The mutex and atomic of the memory engine. The test `interleavings` replaces them by ones that
+//! try many orders of steps.
 
 pub(crate) use std::sync::atomic::AtomicUsize;
 pub(crate) use std::sync::{Mutex, MutexGuard};

@@ -1,4 +1,5 @@
-//! Wake-ups: an engine notifies the tasks that wait for a ticket when the ticket's state may have changed.
+//! Wake-ups: an engine notifies the tasks that wait for a ticket when the ticket's state may have
+//! changed.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -14,8 +15,8 @@ use crate::line::sync::{AtomicUsize, Mutex, MutexGuard};
 
 /// The tickets that tasks wait for.
 ///
-/// To miss no change, [`subscribe`](WakeRegistry::subscribe) first, then read the ticket, then await
-/// the wake-up.
+/// To miss no change, [`subscribe`](WakeRegistry::subscribe) first, then read the ticket, then
+/// await the wake-up.
 ///
 /// ```
 /// use std::pin::pin;
@@ -95,8 +96,8 @@ impl WakeRegistry {
     }
 }
 
-/// Wakes all waiting tasks. Their wakers belong to the callers' executors, and a waker may panic. The
-/// panic must not end the task that calls this, because that task may renew other leases.
+/// Wakes all waiting tasks. Their wakers belong to the callers' executors, and a waker may panic.
+/// The panic must not end the task that calls this, because that task may renew other leases.
 pub(crate) fn wake_all(waiting: &Notify) {
     // The panic hook has already reported it.
     let _ = catch_unwind(AssertUnwindSafe(|| waiting.notify_waiters()));

@@ -1,7 +1,7 @@
-//! Joins without an answer: of which it is certain that the engine never began them.
+//! Unanswered joins, to know which of them certainly never reached the engine.
 //!
-//! Whoever gives a ticket back must look for it for as long as a join of it may still come to the store. A join that was on
-//! its way to the host when its caller went never does.
+//! A released ticket has to be removed for as long as a join of it may still happen. A join that
+//! was cancelled before the runtime started it cannot happen.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
@@ -9,35 +9,35 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::{Error, ExpiringMap, Result, TicketId, Time};
 
-/// The tickets whose last join was not answered.
+/// The tickets whose last join has no answer.
 #[derive(Default)]
 pub(super) struct Joins {
     tickets: Mutex<Tickets>,
-    /// How many tickets there are: where there is none, nobody takes the lock.
+    /// Number of tickets. If it is zero, the lock is not taken.
     count: AtomicUsize,
 }
 
 #[derive(Default)]
 struct Tickets {
-    /// Whether one of its joins has begun, and may still come to the store; until the ticket cannot live any more.
+    /// Whether one of its joins has begun and may still happen. Entries expire with the ticket.
     begun: ExpiringMap<bool>,
-    /// For some there was no room. One of their joins may have begun, and they live until then. Whoever gives such a ticket back looks for
-    /// it in its line.
+    /// Until when tickets without an entry may be alive, because the map was full. Their joins may
+    /// have begun.
     beyond: Option<Time>,
 }
 
-/// One join, from its question to its answer.
+/// One join, from the request to the answer.
 pub(super) struct Join<'a> {
     joins: &'a Joins,
     id: TicketId,
-    /// From when it was asked for until nothing comes of it any more.
+    /// The time in which it may happen.
     goes_on: Range<Time>,
-    /// `None`: it began where it was asked for.
+    /// `None`: it began on the caller's task.
     state: Option<Arc<State>>,
     answered: bool,
 }
 
-/// Whether a join has begun, as its caller and the host agree.
+/// Whether a join has begun, agreed between its caller and the runtime.
 #[derive(Default)]
 pub(super) struct State(AtomicU8);
 
@@ -46,36 +46,36 @@ const BEGUN: u8 = 1;
 const GIVEN_UP: u8 = 2;
 
 impl State {
-    /// The host begins; not if the caller has gone.
+    /// The runtime begins the join. Returns `false` if the caller is gone.
     pub(super) fn begin(&self) -> bool {
         self.0.compare_exchange(ASKED, BEGUN, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// The caller goes. Says whether it has begun before.
+    /// The caller cancels the join. Returns whether it has begun.
     fn give_up(&self) -> bool {
         self.0.swap(GIVEN_UP, Ordering::AcqRel) == BEGUN
     }
 }
 
 impl Joins {
-    /// A ticket is about to join; and what the host is to ask before it begins.
+    /// A ticket is about to join. The runtime calls [`State::begin`] before it starts.
     pub(super) fn ask(&self, id: TicketId, goes_on: Range<Time>) -> (Join<'_>, Arc<State>) {
         let state = Arc::<State>::default();
         let join = Join { joins: self, id, goes_on, state: Some(state.clone()), answered: false };
         (join, state)
     }
 
-    /// The same for a join that begins at once, where it was asked for.
+    /// A ticket joins at once, on the caller's task.
     pub(super) fn begin_in_place(&self, id: TicketId, goes_on: Range<Time>) -> Join<'_> {
         Join { joins: self, id, goes_on, state: None, answered: false }
     }
 
-    /// Whether there was a join of this ticket, and none that has begun.
+    /// Whether the ticket had joins, and none of them has begun.
     pub(super) fn never_began(&self, id: TicketId, now: Time) -> bool {
         !self.is_empty() && self.lock().begun.get(id, now).is_some_and(|begun| !begun)
     }
 
-    /// The ticket is known to be in its line, or out of it.
+    /// Forgets a ticket whose state is known.
     pub(super) fn forget(&self, id: TicketId) {
         if !self.is_empty() {
             let mut tickets = self.lock();
@@ -109,7 +109,7 @@ impl Joins {
 }
 
 impl Join<'_> {
-    /// What it came to. Unless that is unknown, the store has said where the ticket is.
+    /// Records the answer. Unless it is unknown, the ticket's state is known.
     pub(super) fn came_to<T>(mut self, answer: &Result<T>) {
         if !answer.as_ref().is_err_and(Error::is_retryable) {
             self.answered = true;

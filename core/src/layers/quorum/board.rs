@@ -67,8 +67,9 @@ pub struct NodeHealth {
     pub name: String,
     /// Whether it answered, or why not; `None`: it was not asked yet.
     pub last: Option<Result<()>>,
-    /// How far its clock was ahead of the other stores' when it gave a number, if that is more than a second.
-    /// Its numbers are the quorum's then: when it is gone, and what it gave is forgotten, tokens may go back.
+    /// How far its clock was ahead of the other stores' when it gave a number, if that is more than
+    /// a second. Its numbers are the quorum's then: when it is gone, and what it gave is forgotten,
+    /// tokens may go back.
     pub ahead: Option<Duration>,
 }
 

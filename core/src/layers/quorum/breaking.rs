@@ -39,8 +39,9 @@ impl Quorum {
         Ok(found)
     }
 
-    /// Whoever waits and is taken out finds its place gone, as it does when a store has lost its data; only
-    /// then it stands in line again. So a break leaves a count, for as long as the ticket could have lived.
+    /// Whoever waits and is taken out finds its place gone, as it does when a store has lost its
+    /// data; only then it stands in line again. So a break leaves a count, for as long as the
+    /// ticket could have lived.
     async fn mark_as_broken(&self, id: TicketId, ttl: Duration) -> Result<()> {
         let marked = self.count_breaks(id, 1, ttl, |_| false).await;
         marked.enough_answers(1).map(drop)

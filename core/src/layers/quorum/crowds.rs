@@ -1,11 +1,12 @@
 //! Crowds: the keys that others wait for, as far as this client has seen.
 //!
-//! The first try of a ticket goes past the line of those who wait: a free lock costs no request more for it. Whoever gives the lock
-//! back and wants it again at once would go past that line each time, since those whose turn has come pause between two tries. So
-//! it looks at the line, beside its try, and stands in line itself from then on, until nobody is ahead of it there.
+//! The first try of a ticket goes past the line of those who wait: a free lock costs no request
+//! more for it. Whoever gives the lock back and wants it again at once would go past that line each
+//! time, since those whose turn has come pause between two tries. So it looks at the line, beside
+//! its try, and stands in line itself from then on, until nobody is ahead of it there.
 //!
-//! What was seen is believed for a moment, and once: a waiter that died, or a line that is silent, would keep its believers from a
-//! lock that is free.
+//! What was seen is believed for a moment, and once: a waiter that died, or a line that is silent,
+//! would keep its believers from a lock that is free.
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -39,7 +40,8 @@ struct Crowd {
 }
 
 impl ContentionCache {
-    /// Whether others wait for it, as far as this client has seen. Whoever asks stands in their line, and sees.
+    /// Whether others wait for it, as far as this client has seen. Whoever asks stands in their
+    /// line, and sees.
     fn take(&self, key: &Key, now: Time) -> bool {
         let mut keys = self.keys();
         let Some(crowd) = keys.get_mut(key) else { return false };
@@ -70,8 +72,8 @@ impl ContentionCache {
         entry(&mut self.keys(), key).left = Some(now);
     }
 
-    /// Whether it is time to look: this client had it within this time, and has not looked since a while. One look, which takes
-    /// so long at most, is under way at a time.
+    /// Whether it is time to look: this client had it within this time, and has not looked since a
+    /// while. One look, which takes so long at most, is under way at a time.
     fn is_due(&self, key: &Key, now: Time, within: Duration, takes: Duration) -> bool {
         let mut keys = self.keys();
         let Some(crowd) = keys.get_mut(key) else { return false };
@@ -96,7 +98,8 @@ fn entry<'a>(keys: &'a mut HashMap<Key, Crowd>, key: &Key) -> &'a mut Crowd {
 }
 
 impl Quorum {
-    /// Whether a ticket that waits goes to the line before it tries. If it need not, it may look at the line meanwhile.
+    /// Whether a ticket that waits goes to the line before it tries. If it need not, it may look at
+    /// the line meanwhile.
     pub(super) fn goes_to_the_line(&self, key: &Key) -> bool {
         if self.turns.nodes.is_empty() {
             return false;

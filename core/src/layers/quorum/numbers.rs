@@ -1,4 +1,5 @@
-//! Numbers that every store can take as they are: then all agree at once, and nothing is written back.
+//! Numbers that every store can take as they are: then all agree at once, and nothing is written
+//! back.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -9,17 +10,17 @@ use super::stores::Stores;
 use crate::layers::AnyEngine;
 use crate::{Key, NUMBER_MAX, Note, Owner, Place, Runtime, Share, Ticket, TicketId, WaitMode};
 
-/// Numbers are proposed this far ahead of what the stores' clocks will say when they are asked. More would
-/// drive the numbers of two clients who alternate away from the clock.
+/// Numbers are proposed this far ahead of what the stores' clocks will say when they are asked.
+/// More would drive the numbers of two clients who alternate away from the clock.
 const LEAD_US: u64 = 100;
 /// A trip to the stores that takes longer than this is not believed: this process stood still.
 const TRIP_US_MAX: u64 = 1_000_000;
 /// What only asks for the time leaves by itself after this, if it does not leave before.
 const CLOCK_TTL: Duration = Duration::from_secs(10);
 
-/// How far the stores' numbers are ahead of this host's clock, as far as is known. It is forgotten after a
-/// while: a store's clock that was ahead may have been set right, and a number that is ahead of the clocks must
-/// be kept until they have reached it.
+/// How far the stores' numbers are ahead of this host's clock, as far as is known. It is forgotten
+/// after a while: a store's clock that was ahead may have been set right, and a number that is
+/// ahead of the clocks must be kept until they have reached it.
 #[derive(Default)]
 pub(super) struct Numbers(Mutex<Option<ClockOffset>>);
 
@@ -41,10 +42,11 @@ impl Numbers {
         known.map_or(0, |known| (now + known.ahead_us).min(NUMBER_MAX))
     }
 
-    /// The stores gave this number: where it is above the one that was proposed, they are further ahead.
+    /// The stores gave this number: where it is above the one that was proposed, they are further
+    /// ahead.
     ///
-    /// A store's clock goes on while a proposal is on its way to it. So the time counts from before the
-    /// question, and the whole trip is added.
+    /// A store's clock goes on while a proposal is on its way to it. So the time counts from before
+    /// the question, and the whole trip is added.
     pub(super) fn learn(&self, trip: &RoundTrip, asked: &Ticket, number: u64) {
         let mut known = self.known();
         if known.is_none() || number > asked.floor {
@@ -78,9 +80,10 @@ impl RoundTrip {
 }
 
 impl Quorum {
-    /// Compares the clocks of the stores by the numbers that they give to a key that none of them knows. A clock
-    /// that is ahead of the others is shown on the board and in the profile from now on. `stores` are the same
-    /// stores in their order, under names that neither the locks nor those who wait use.
+    /// Compares the clocks of the stores by the numbers that they give to a key that none of them
+    /// knows. A clock that is ahead of the others is shown on the board and in the profile from now
+    /// on. `stores` are the same stores in their order, under names that neither the locks nor
+    /// those who wait use.
     pub async fn compare_clocks(&self, stores: impl IntoIterator<Item = AnyEngine>) {
         let stores = Stores::new(stores, &self.host, &self.rest);
         let id = TicketId::fresh();

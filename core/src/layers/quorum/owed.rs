@@ -8,8 +8,9 @@ use crate::{Engine as _, LeaveMode, LeaveOutcome, Place, Result, Ticket, WaitMod
 
 /// One ticket in one store, from before it is sent there until it is out again.
 ///
-/// Its owner has a clone, and so has every verb that is on its way for it. When the last of them is gone,
-/// however that comes about, and the ticket may still be there, the store's sweeper takes it out.
+/// Its owner has a clone, and so has every verb that is on its way for it. When the last of them is
+/// gone, however that comes about, and the ticket may still be there, the store's sweeper takes it
+/// out.
 pub(super) struct PendingTicket {
     pub(super) node: Arc<Node>,
     pub(super) ticket: Ticket,
@@ -17,7 +18,8 @@ pub(super) struct PendingTicket {
     trace: Mutex<Option<JoinState>>,
 }
 
-/// What every store may have of one try, in their order. Dropping it takes the try out of all of them.
+/// What every store may have of one try, in their order. Dropping it takes the try out of all of
+/// them.
 pub(super) type Attempt = Arc<[Arc<PendingTicket>]>;
 
 impl PendingTicket {

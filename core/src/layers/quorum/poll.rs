@@ -20,8 +20,8 @@ pub(super) struct Poll<T> {
 }
 
 impl<T: Send + 'static> Poll<T> {
-    /// Asks until `decided`, or until everyone has answered or had the time to. Verbs that nobody waits for
-    /// any more are carried on until they have had their time, too.
+    /// Asks until `decided`, or until everyone has answered or had the time to. Verbs that nobody
+    /// waits for any more are carried on until they have had their time, too.
     pub(super) async fn of<F>(
         verbs: impl ExactSizeIterator<Item = F>,
         board: &QuorumHealth,
@@ -77,8 +77,8 @@ pub(super) fn late(patience: Duration) -> Error {
     Error::unavailable(format!("no answer within {}", shown(patience)))
 }
 
-/// What a store is asked. One that panics over it must not end what others are asked, nor the keeping of those
-/// who share this quorum.
+/// What a store is asked. One that panics over it must not end what others are asked, nor the
+/// keeping of those who share this quorum.
 pub(super) async fn contained<T>(verb: impl Future<Output = Result<T>>) -> Result<T> {
     let outcome = AssertUnwindSafe(verb).catch_unwind().await;
     outcome.unwrap_or_else(|_panic| Err(Error::unavailable("its engine panicked")))
@@ -133,7 +133,8 @@ impl<T> Poll<T> {
         self.outcomes().flatten().filter_map(|outcome| outcome.as_ref().ok())
     }
 
-    /// How many stores have not said what became of it. A store that refuses is no better than one that is silent.
+    /// How many stores have not said what became of it. A store that refuses is no better than one
+    /// that is silent.
     pub(super) fn silent(&self) -> usize {
         self.outcomes.len() - self.answers().count()
     }
@@ -144,7 +145,8 @@ impl<T> Poll<T> {
         if answers.len() < majority { Err(self.too_few("answered", majority)) } else { Ok(answers) }
     }
 
-    /// Too few stores did it. So many may have refused that waiting helps nobody; then this is a refusal, too.
+    /// Too few stores did it. So many may have refused that waiting helps nobody; then this is a
+    /// refusal, too.
     pub(super) fn too_few(&self, did: &str, majority: usize) -> Error {
         let sentence = self.sentence(did, majority);
         let errors = self.outcomes().flatten().filter_map(|outcome| outcome.as_ref().err());

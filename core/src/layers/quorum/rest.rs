@@ -1,4 +1,5 @@
-//! The rest of a question: verbs on their way whose answers nobody waits for, seen to their end together.
+//! The rest of a question: verbs on their way whose answers nobody waits for, seen to their end
+//! together.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

@@ -1,9 +1,10 @@
-//! Taking turns: those who wait for a lock stand in a line of their own, so that one of them tries at a time, and
-//! is told when to.
+//! Taking turns: those who wait for a lock stand in a line of their own, so that one of them tries
+//! at a time, and is told when to.
 //!
-//! That line is kept by one store, and decides nothing: who holds is what a majority says, and whoever stands
-//! in no line, because no store has one, tries now and then. It spares the stores the tries of all but the
-//! first, and since a holder who came through it stays in it, its leaving brings the next one a push.
+//! That line is kept by one store, and decides nothing: who holds is what a majority says, and
+//! whoever stands in no line, because no store has one, tries now and then. It spares the stores
+//! the tries of all but the first, and since a holder who came through it stays in it, its leaving
+//! brings the next one a push.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +20,8 @@ use super::{Quorum, trying};
 use crate::{Engine as _, Key, Place, Result, Ticket, TicketId, TicketState, WaitMode, Wake};
 
 impl Quorum {
-    /// Where it is no ticket's turn, one that waits stands in line, and tries when its turn has come.
+    /// Where it is no ticket's turn, one that waits stands in line, and tries when its turn has
+    /// come.
     pub(super) async fn wait_or_try(
         &self,
         ticket: &Ticket,
@@ -126,7 +128,8 @@ impl Quorum {
         }
     }
 
-    /// Waits until the turn may have come. It keeps nothing of the turn, which may be given up meanwhile.
+    /// Waits until the turn may have come. It keeps nothing of the turn, which may be given up
+    /// meanwhile.
     pub(super) async fn await_turn(&self, ticket: &Ticket, turn: WaitSlot) {
         let (node, asked) = turn.question(ticket);
         match node.engine.watch(&asked, TicketState::Waiting).await {
@@ -167,8 +170,8 @@ impl Quorum {
         self.host.now().has_reached(turn.signed.plus(ticket.ttl / 4))
     }
 
-    /// Puts another place, or none, into what is known. The one that was there is given back, and so is this one
-    /// if the ticket itself is gone.
+    /// Puts another place, or none, into what is known. The one that was there is given back, and
+    /// so is this one if the ticket itself is gone.
     fn take_turn(&self, id: TicketId, turn: Option<WaitSlot>) {
         let over = match self.tickets().get_mut(&id) {
             Some(known) => std::mem::replace(&mut known.turn, turn),

@@ -1,5 +1,5 @@
-//! What the stores show, taken together: who holds is what a majority of them has, and behind them stands
-//! who waits for a turn.
+//! What the stores show, taken together: who holds is what a majority of them has, and behind them
+//! stands who waits for a turn.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -36,8 +36,8 @@ impl Views {
         own.map(|(store, ticket)| (store, ticket.clone())).collect()
     }
 
-    /// The tickets that a majority serves. The number of another client's ticket is the highest that
-    /// any store gave it, which is its token or, where a store answered late, above it.
+    /// The tickets that a majority serves. The number of another client's ticket is the highest
+    /// that any store gave it, which is its token or, where a store answered late, above it.
     fn holders(&self, majority: usize) -> Line {
         let mut found: HashMap<TicketId, (usize, Ticket, Place)> = HashMap::new();
         for (ticket, place) in self.stores.answers().flatten() {
@@ -70,7 +70,8 @@ fn whole(ticket: &Ticket) -> Ticket {
 }
 
 impl Quorum {
-    /// Looks at all lines of a key. A majority of the stores has to answer; of those who wait is shown what can be.
+    /// Looks at all lines of a key. A majority of the stores has to answer; of those who wait is
+    /// shown what can be.
     pub(super) async fn look(&self, key: &Key) -> Result<Views> {
         let line = |engine: AnyEngine| {
             let key = key.clone();
@@ -98,7 +99,8 @@ impl Quorum {
         let mut shown: HashSet<TicketId> = line.iter().map(|(ticket, _)| ticket.id).collect();
         for (ticket, place) in seen.places() {
             if shown.insert(ticket.id) {
-                // Its token will be above those of all who are ahead of it, and not below its place's own number.
+                // Its token will be above those of all who are ahead of it, and not below its
+                // place's own number.
                 last = place.number.max(last + 1);
                 let place = Place { number: last, state: TicketState::Waiting, ..place };
                 line.push((ticket, place));

@@ -1,4 +1,4 @@
-//! What an owner may believe, moment by moment.
+//! Tests of the state machine of a lease.
 
 use std::collections::HashSet;
 
@@ -251,7 +251,7 @@ fn the_reason_that_an_engine_gives_is_told() {
     assert_eq!(hold.state(), State::Lost(Loss::SessionGone));
 }
 
-/// What can happen to a hold: so much later, an answer to a question asked so long before.
+/// An event of a lease: time passes, then an answer arrives to a request that was sent earlier.
 #[derive(Clone, Debug)]
 enum Step {
     Answer { later: u64, asked_before: u64, holding: bool },
