@@ -144,12 +144,6 @@ impl Locks {
         Self { inner, owner: Owner::this_process() }
     }
 
-    /// The same locks, with renewals and releases on another runtime. Used by the command only.
-    #[must_use]
-    pub fn kept_on(&self, host: Arc<dyn Runtime>) -> Self {
-        Self { owner: self.owner.clone(), ..Self::on(self.inner.engine.clone(), host) }
-    }
-
     /// The same locks, with this owner's name. Others see it in the line.
     ///
     /// # Errors
