@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use redis::{Cmd, RedisResult, Value};
-use tenure_kit::{Call, Disconnected, Room, spawn_and_join};
+use tenure_kit::{Call, Disconnected, Room};
 
 use crate::link::{Connection, Link, Master};
 use crate::script::Script;
+use crate::task::spawn_and_join;
 use crate::trouble;
 
 /// A server is told the scripts so often for one call. It may be made to forget them between its being told and the
