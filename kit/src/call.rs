@@ -1,4 +1,4 @@
-//! A call over a link: it keeps its room until the server is known to have answered.
+//! A call over a link. It occupies its room until the server is known to have answered.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,23 +10,25 @@ use crate::in_flight::Room;
 use crate::link::{Connection, Link};
 use crate::server::{Disconnected, Server};
 
-/// A call that takes up room. Dropped between [`sent`](Self::sent) and [`answered`](Self::answered), it keeps its
-/// room until the server is known to have answered.
+/// A call that occupies room on a connection.
+///
+/// If it is dropped between [`sent`](Self::sent) and [`answered`](Self::answered), its room stays
+/// occupied until the server is known to have answered.
 pub struct Call<'a, S: Server> {
     link: &'a Link<S>,
     connection: &'a Arc<Connection<S::Open>>,
     room: Option<Room>,
-    /// It was sent then, and is not answered.
+    /// When the call was sent; `None` before that and after the answer.
     since: Option<Instant>,
 }
 
 impl<S: Server> Call<'_, S> {
-    /// The call is sent now.
+    /// Notes that the call is sent now.
     pub fn sent(&mut self) {
         self.since = Some(Instant::now());
     }
 
-    /// The server has answered, whatever it said.
+    /// Notes that the server has answered. An error is an answer.
     pub fn answered(&mut self) {
         self.since = None;
         self.connection.calls.hear();
@@ -39,66 +41,70 @@ impl<S: Server> Drop for Call<'_, S> {
             if let Some(room) = self.room.take() {
                 room.keep();
             }
-            self.link.was_left(self.connection, since);
+            self.link.abandoned(self.connection, since);
         }
     }
 }
 
 impl<S: Server> Link<S> {
-    /// Room for a call on this connection, once there is some.
+    /// Waits for room for a call on `connection`.
+    ///
+    /// # Errors
+    ///
+    /// [`Disconnected`] if the connection was given up.
     pub async fn room(&self, connection: &Connection<S::Open>) -> Result<Room, Disconnected> {
         connection.calls.enter().await
     }
 
-    /// A call that is about to be sent.
+    /// Returns a call that is about to be sent.
     pub fn call<'a>(&'a self, connection: &'a Arc<Connection<S::Open>>, room: Room) -> Call<'a, S> {
         Call { link: self, connection, room: Some(room), since: None }
     }
 
-    /// A caller has gone, and the server may still answer.
-    fn was_left(&self, connection: &Arc<Connection<S::Open>>, since: Instant) {
+    /// Notes that a caller dropped a call that the server may still answer.
+    fn abandoned(&self, connection: &Arc<Connection<S::Open>>, since: Instant) {
         let (waited, patience) = (since.elapsed(), self.server().patience());
-        // Where this process itself stood still, a missing answer says nothing about the connection.
+        // After a much longer time this process itself was suspended: the connection may be sound.
         let is_time_over = (patience / 8 * 7..patience * 2).contains(&waited);
         if is_time_over && connection.calls.is_silent_since(since) {
             return self.give_up_silent(connection.generation());
         }
-        connection.calls.left.fetch_add(1, Ordering::AcqRel);
+        connection.calls.abandoned.fetch_add(1, Ordering::AcqRel);
         if let Some(link) = self.this()
-            && !connection.calls.is_asking.swap(true, Ordering::AcqRel)
+            && !connection.calls.is_pinging.swap(true, Ordering::AcqRel)
         {
-            self.home().spawn(link.ask_about_the_left(connection.clone()));
+            self.home().spawn(link.ping_for_abandoned(connection.clone()));
         }
     }
 
-    /// Answers come in the order of the questions, so an answer gives back the room of all calls that were left
-    /// before its question.
-    async fn ask_about_the_left(self: Arc<Self>, connection: Arc<Connection<S::Open>>) {
+    /// Pings the server until no call is abandoned. A server answers in the order of the requests,
+    /// so the answer to a ping frees the room of every call that was abandoned before the ping.
+    async fn ping_for_abandoned(self: Arc<Self>, connection: Arc<Connection<S::Open>>) {
         let (calls, patience) = (&connection.calls, self.server().patience());
         loop {
-            let left = calls.left.swap(0, Ordering::AcqRel);
-            if left == 0 {
-                calls.is_asking.store(false, Ordering::Release);
-                let none = calls.left.load(Ordering::Acquire) == 0;
-                if none || calls.is_asking.swap(true, Ordering::AcqRel) {
+            let abandoned = calls.abandoned.swap(0, Ordering::AcqRel);
+            if abandoned == 0 {
+                calls.is_pinging.store(false, Ordering::Release);
+                let none = calls.abandoned.load(Ordering::Acquire) == 0;
+                if none || calls.is_pinging.swap(true, Ordering::AcqRel) {
                     return;
                 }
                 continue;
             }
-            let asked = Instant::now();
+            let sent = Instant::now();
             match timeout(patience, self.server().ping(&connection)).await {
                 Ok(Ok(())) => {
                     calls.hear();
-                    calls.give_back(left);
+                    calls.give_back(abandoned);
                 }
                 Ok(Err(Disconnected)) => {
                     self.give_up(connection.generation());
                     return;
                 }
-                Err(_) if asked.elapsed() < patience * 2 && calls.is_silent_since(asked) => {
+                Err(_) if sent.elapsed() < patience * 2 && calls.is_silent_since(sent) => {
                     return self.give_up_silent(connection.generation());
                 }
-                Err(_) => drop(calls.left.fetch_add(left, Ordering::AcqRel)),
+                Err(_) => drop(calls.abandoned.fetch_add(abandoned, Ordering::AcqRel)),
             }
         }
     }
