@@ -4,7 +4,6 @@
 //! Core defines the contract of an engine and knows no store. An engine knows its store. The kit
 //! contains the rest, so that an engine is little more than its verbs.
 
-mod call;
 mod connect_policy;
 pub mod duration;
 mod in_flight;
@@ -20,7 +19,6 @@ pub mod subscriptions;
 pub mod tls;
 pub mod url;
 
-pub use call::Call;
 pub use in_flight::{IN_PLACE_MAX, Room};
 pub use link::{Client, Connection, Link, as_transient};
 pub use link_pool::{LinkPool, driven_runtime};

@@ -2,9 +2,8 @@
 
 use std::sync::Weak;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
-use tenure_core::{Error, Result};
+use tenure_core::Result;
 
 /// A server that a link connects to. Its address may change between two connections.
 pub trait Server: Send + Sync + Sized + 'static {
@@ -15,18 +14,8 @@ pub trait Server: Send + Sync + Sized + 'static {
     ///
     /// # Errors
     ///
-    /// An error that [is retryable](Error::is_retryable) may pass. Others need the operator.
+    /// An error that [is retryable](tenure_core::Error::is_retryable) may pass. Others need the operator.
     fn open(&self, opening: &ConnectContext) -> impl Future<Output = Result<Self::Open>> + Send;
-
-    /// Sends a request that costs the server nothing. The server answers it after every call that
-    /// was sent before.
-    fn ping(&self, open: &Self::Open) -> impl Future<Output = Result<(), Disconnected>> + Send;
-
-    /// Time limit of an answer.
-    fn patience(&self) -> Duration;
-
-    /// Returns the error for a server that did not answer within [`patience`](Self::patience).
-    fn silence(&self) -> Error;
 }
 
 /// An error: the connection has ended.

@@ -1,17 +1,13 @@
 //! The contract of a link, tested with a server that exists only in these tests.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
 use tenure_core::{Error, ErrorKind, Result};
-use tenure_kit::{
-    Client, ConnectContext, Connection, DisconnectNotifier, Disconnected, Link, LinkPool, Origin,
-    Room, Server,
-};
+use tenure_kit::{Client, ConnectContext, DisconnectNotifier, Link, LinkPool, Origin, Server};
 use tokio::runtime::Runtime;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Semaphore;
 
 /// Time limit of an event that must happen.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -27,11 +23,7 @@ struct Stand {
     panics: AtomicBool,
     /// Whether each connection has an earlier try, which is lost at once.
     tries_twice: AtomicBool,
-    is_silent: AtomicBool,
-    pings: AtomicUsize,
-    pinged: Notify,
     lost: Mutex<Vec<DisconnectNotifier>>,
-    patience: Duration,
 }
 
 /// The number of a connection, in the order in which they were opened.
@@ -58,31 +50,10 @@ impl Server for Stand {
         }
         Ok(Open(self.opened.fetch_add(1, Ordering::Relaxed)))
     }
-
-    async fn ping(&self, _open: &Open) -> Result<(), Disconnected> {
-        self.pings.fetch_add(1, Ordering::Relaxed);
-        self.pinged.notify_one();
-        if self.is_silent.load(Ordering::Relaxed) {
-            std::future::pending::<()>().await;
-        }
-        Ok(())
-    }
-
-    fn patience(&self) -> Duration {
-        self.patience
-    }
-
-    fn silence(&self) -> Error {
-        Error::unavailable("it did not answer in time")
-    }
 }
 
 impl Stand {
     fn client() -> Arc<Client<Self>> {
-        Self::with_patience(PATIENCE)
-    }
-
-    fn with_patience(patience: Duration) -> Arc<Client<Self>> {
         Client::new(Self {
             doors: Semaphore::new(1000),
             opened: AtomicU64::default(),
@@ -90,11 +61,7 @@ impl Stand {
             is_misled: AtomicBool::default(),
             panics: AtomicBool::default(),
             tries_twice: AtomicBool::default(),
-            is_silent: AtomicBool::default(),
-            pings: AtomicUsize::default(),
-            pinged: Notify::new(),
             lost: Mutex::default(),
-            patience,
         })
     }
 
@@ -244,53 +211,6 @@ async fn a_panic_bars_the_link_and_nothing_else() {
     client.server().panics.store(false, Ordering::Relaxed);
     let other = Link::on_demand(client);
     assert!(soon(other.connection()).await.is_ok() && !other.is_barred());
-}
-
-/// Returns room if there is some. Ignores tokio's budget of a task.
-fn room_now(
-    link: &Link<Stand>,
-    open: &Connection<Open>,
-) -> Option<std::result::Result<Room, Disconnected>> {
-    tokio::task::unconstrained(link.room(open)).now_or_never()
-}
-
-#[tokio::test]
-async fn an_abandoned_call_keeps_its_room_until_the_server_has_answered() {
-    let client = Stand::client();
-    let link = Link::on_demand(client.clone());
-    let open = soon(link.connection()).await.unwrap();
-    let mut calls = Vec::new();
-    while let Some(room) = room_now(&link, &open) {
-        let mut call = link.call(&open, room.unwrap());
-        call.sent();
-        calls.push(call);
-    }
-    assert!(calls.len() > 1, "there is room for several");
-    client.server().is_silent.store(true, Ordering::Relaxed);
-    drop(calls.pop());
-    soon(client.server().pinged.notified()).await;
-    assert!(room_now(&link, &open).is_none(), "it is not known to be answered");
-
-    let mut answered = calls.pop().unwrap();
-    answered.answered();
-    drop(answered);
-    drop(soon(link.room(&open)).await.unwrap());
-    assert_eq!(client.server().pings.load(Ordering::Relaxed), 1, "one task pings for all");
-}
-
-#[tokio::test]
-async fn a_connection_to_a_silent_server_is_given_up() {
-    let client = Stand::with_patience(Duration::from_millis(200));
-    let link = Link::on_demand(client.clone());
-    let open = soon(link.connection()).await.unwrap();
-    client.server().is_silent.store(true, Ordering::Relaxed);
-    let mut call = link.call(&open, link.room(&open).await.unwrap());
-    call.sent();
-    drop(call);
-    until(|| link.current().is_none()).await;
-    assert!(link.room(&open).await.is_err());
-    let error = link.connection().await.err().unwrap();
-    assert_eq!(error.to_string(), "it did not answer in time");
 }
 
 fn runtime() -> Runtime {

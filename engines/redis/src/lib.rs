@@ -35,7 +35,7 @@
 //! | file | what it has |
 //! |---|---|
 //! | `route` | what a deployment does for a verb; `one` and `cluster` do it, `redlock` puts several servers together |
-//! | `calls`, `told`, `acks`, `task` | how a script is called, and how replicas acknowledge what it wrote |
+//! | `calls`, `call`, `told`, `acks`, `task` | how a script is called, and how replicas acknowledge what it wrote |
 //! | `verbs` | the three verbs that change a line: the call, the part in a bundle, what the answer means |
 //! | `script`, `body`, `reply`, `letter` | the scripts and what travels to and from them |
 //! | `door`, `sentinel`, `patrol` | how the master is found and followed |
@@ -44,6 +44,7 @@
 mod acks;
 mod body;
 mod bundle;
+mod call;
 mod calls;
 mod cluster;
 mod connect;
