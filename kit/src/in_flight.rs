@@ -10,8 +10,8 @@ use crate::server::{Disconnected, Server};
 /// Maximum calls in flight on one connection. A server that resumes after a stall executes at most
 /// this many abandoned calls.
 const CALLS_MAX: usize = 128;
-/// Maximum verbs that run on their callers' tasks at a time: half of [`CALLS_MAX`]. A caller that
-/// stops polling occupies its room on the connection; the other half remains for all other verbs.
+/// Maximum verbs that run on their callers' tasks at a time: half of the calls in flight. A caller
+/// that stops polling occupies its room on the connection. The other half remains for other verbs.
 pub const IN_PLACE_MAX: usize = CALLS_MAX / 2;
 
 /// Room for one call on a connection, until this is dropped.

@@ -204,8 +204,8 @@ impl<S: Server> Link<S> {
         given_up.is_some()
     }
 
-    /// Gives up a connection whose server does not answer. This counts as an attempt that failed for
-    /// this reason, because the next connection may be silent as well.
+    /// Gives up a connection whose server does not answer. This counts as an attempt that failed
+    /// for this reason, because the next connection may be silent as well.
     pub fn give_up_silent(&self, generation: u64, reason: &Error) {
         if self.give_up(generation) {
             self.client.attempts.fail(reason);

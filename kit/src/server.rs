@@ -14,7 +14,8 @@ pub trait Server: Send + Sync + Sized + 'static {
     ///
     /// # Errors
     ///
-    /// An error that [is retryable](tenure_core::Error::is_retryable) may pass. Others need the operator.
+    /// An error that [is retryable](tenure_core::Error::is_retryable) may pass. Others need the
+    /// operator.
     fn open(&self, opening: &ConnectContext) -> impl Future<Output = Result<Self::Open>> + Send;
 }
 

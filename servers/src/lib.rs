@@ -28,8 +28,8 @@
 //!
 //! # Errors
 //!
-//! An error is a sentence for people. A function fails if a tool is not installed, the system refuses,
-//! the server refuses, or the server does not answer in time.
+//! An error is a sentence for people. A function fails if a tool is not installed, the system
+//! refuses, the server refuses, or the server does not answer in time.
 //!
 //! # What is not promised
 //!
