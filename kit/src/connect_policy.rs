@@ -1,4 +1,5 @@
-//! Attempts: how often one client tries to connect to one server, for whichever of its links.
+//! When one client may try to connect to one server: a rate limit and a backoff, which all links of
+//! the client share.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,60 +11,63 @@ use tokio::sync::Notify;
 use crate::rate_limiter::{EACH, RateLimiter};
 use crate::server::Origin;
 
-/// An attempt whose turn would come later than this is refused.
+/// Maximum wait for an attempt under the rate limit. Further attempts are refused.
 const TURN_MAX: Duration = Duration::from_secs(2);
-/// So many of the attempts that may be made at once are left to the home link, which gives the signs of life: callers
-/// whose runtimes come and go must not use up what it needs when it is lost.
+/// Attempts reserved for the home link, which sends the renewals. Callers' runtimes that come and
+/// go could otherwise use up all attempts.
 const LEFT_TO_HOME: u32 = 1;
-/// The pause after a failure; it doubles with each failure that follows. The longest pause is shorter than the time
-/// for which a verb is asked again, so that every verb sees the server tried.
+/// The pause after the first failure. Each further failure doubles it, up to [`PAUSE_MAX`].
 const PAUSE_FIRST: Duration = Duration::from_millis(50);
+/// The longest pause. It is shorter than the time for which a verb is retried, so that every verb
+/// lives through an attempt.
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 
-/// The attempts of one client at one server.
+/// The connect policy of one client for one server.
 #[derive(Default)]
 pub(crate) struct ConnectPolicy {
     state: Mutex<State>,
-    /// Notified when an attempt at a server in trouble has ended.
+    /// Notified when an attempt has ended.
     tried: Notify,
 }
 
 #[derive(Default)]
 struct State {
-    pace: RateLimiter,
+    limiter: RateLimiter,
+    /// Present while the last attempt failed or the server does not answer.
     trouble: Option<LastFailure>,
 }
 
-/// The last attempt failed, or the server did not answer.
 struct LastFailure {
     reason: Error,
     pause: Duration,
     until: Instant,
+    /// Whether a trial is under way.
     is_tried: bool,
 }
 
-/// Why no attempt may be made now: what was wrong with the server when it was tried last.
+/// Why no attempt may be made now, with the reason of the last failure.
 pub(crate) enum BackedOff {
-    /// Another connection's attempt is under way.
+    /// Another attempt is under way.
     Tried(Error),
-    /// It is not the time for the next one.
+    /// The pause is not over, or the rate limit is reached.
     Paused(Error),
 }
 
-/// An attempt that may be made. Dropped without an outcome, it does not count as a failure.
+/// A permit for one attempt. If it is dropped without an outcome, it does not count as a failure.
 pub(crate) struct Attempt {
     attempts: Arc<ConnectPolicy>,
-    /// It finds out whether the trouble is over.
+    /// Whether this attempt finds out if the server works again.
     is_trial: bool,
 }
 
 impl ConnectPolicy {
-    /// Asks to make an attempt. It may begin after the time that comes with it.
+    /// Returns a permit for an attempt, and the time after which it may begin.
     pub(crate) fn ask(self: &Arc<Self>, side: Origin) -> Result<(Attempt, Duration), BackedOff> {
         let (mut state, now) = (self.state(), Instant::now());
         let is_trial = state.trouble.is_some();
         if let Some(trouble) = &mut state.trouble {
-            // A caller's runtime may stand still in the middle of its attempt, and the home link must not wait for that.
+            // A caller may block its runtime in the middle of a trial. The home link does not wait
+            // for such a trial.
             if trouble.is_tried && side == Origin::Caller {
                 return Err(BackedOff::Tried(trouble.reason.clone()));
             }
@@ -72,12 +76,12 @@ impl ConnectPolicy {
             }
         }
         let turn = match side {
-            Origin::Home => state.pace.turn(now, 0, TURN_MAX),
-            Origin::Caller => state.pace.turn(now, LEFT_TO_HOME, Duration::ZERO),
+            Origin::Home => state.limiter.turn(now, 0, TURN_MAX),
+            Origin::Caller => state.limiter.turn(now, LEFT_TO_HOME, Duration::ZERO),
         };
         let Some(turn) = turn else {
             return Err(BackedOff::Paused(Error::unavailable(format!(
-                "this client has made too many connections to make one more now: it makes one in {EACH:?}"
+                "this client has opened too many connections: it opens one every {EACH:?}"
             ))));
         };
         if let Some(trouble) = &mut state.trouble {
@@ -86,12 +90,13 @@ impl ConnectPolicy {
         Ok((Attempt { attempts: self.clone(), is_trial }, turn))
     }
 
-    /// The server does not answer: until the pause is over, attempts are refused with this reason.
+    /// Notes that the server does not answer. Refuses attempts with `reason` until the pause is
+    /// over.
     pub(crate) fn fail(&self, reason: &Error) {
         let now = Instant::now();
         let mut state = self.state();
         let pause = match &mut state.trouble {
-            // Other connections failed for the same reason at the same time: that is one failure.
+            // Connections that fail at the same time count as one failure.
             Some(trouble) if now < trouble.until || trouble.is_tried => return,
             Some(trouble) => (trouble.pause * 2).min(PAUSE_MAX),
             None => PAUSE_FIRST,
@@ -100,12 +105,12 @@ impl ConnectPolicy {
         state.trouble = Some(LastFailure { reason: reason.clone(), pause, until, is_tried: false });
     }
 
-    /// Why the server cannot be reached, as far as is known.
+    /// Returns the reason of the last failure, if the server is not known to work again.
     pub(crate) fn trouble(&self) -> Option<Error> {
         self.state().trouble.as_ref().map(|trouble| trouble.reason.clone())
     }
 
-    /// For how long no attempt may be made.
+    /// Returns how long no attempt may be made, at least [`PAUSE_FIRST`].
     pub(crate) fn pause(&self) -> Duration {
         let state = self.state();
         let until = state.trouble.as_ref().map(|trouble| trouble.until);
@@ -114,7 +119,7 @@ impl ConnectPolicy {
             .max(PAUSE_FIRST)
     }
 
-    /// Returns once the attempt that is under way has ended.
+    /// Waits until an attempt has ended.
     pub(crate) async fn tried(&self) {
         self.tried.notified().await;
     }
@@ -146,9 +151,8 @@ impl Attempt {
 impl Drop for Attempt {
     fn drop(&mut self) {
         self.ends();
-        // The wakers are those of the callers' executors, one of which may panic: that is not this attempt's affair.
-        let tried = AssertUnwindSafe(|| self.attempts.tried.notify_waiters());
-        let _it_was_said = catch_unwind(tried);
+        let notify = AssertUnwindSafe(|| self.attempts.tried.notify_waiters());
+        let _ = catch_unwind(notify); // A waker of a caller's executor may panic.
     }
 }
 
@@ -157,7 +161,7 @@ mod tests {
     use super::*;
 
     fn reason() -> Error {
-        Error::unavailable("nobody is there")
+        Error::unavailable("no server is there")
     }
 
     fn goes(attempts: &Arc<ConnectPolicy>) -> Option<(Attempt, Duration)> {
@@ -165,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn callers_leave_it_to_the_home_link_to_go_at_once() {
+    fn callers_leave_an_immediate_attempt_to_the_home_link() {
         let attempts = Arc::new(ConnectPolicy::default());
         let of = |side| -> Vec<Duration> {
             (0..100).map_while(|_| attempts.ask(side).ok()).map(|it| it.1).collect()
@@ -177,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_failure_nobody_goes_for_a_pause_and_then_one_alone() {
+    fn after_a_failure_there_is_a_pause_and_then_a_single_trial() {
         let attempts = Arc::new(ConnectPolicy::default());
         goes(&attempts).unwrap().0.failed(&reason());
         assert!(
@@ -188,7 +192,7 @@ mod tests {
         assert!(matches!(attempts.ask(Origin::Caller), Err(BackedOff::Tried(_))));
         assert!(
             attempts.ask(Origin::Home).is_ok(),
-            "the home link does not wait for a caller that may stand still"
+            "the home link does not wait for a caller that may block its runtime"
         );
         trial.failed(&reason());
         assert!(matches!(attempts.ask(Origin::Caller), Err(BackedOff::Paused(_))));

@@ -1,12 +1,16 @@
-//! A duration as people write it: `30s`, `1h30m`, `250ms`, `1d`. URLs and the command line read it alike.
+//! Durations as URLs and the command line write them: `30s`, `1h30m`, `250ms`, `1d`.
 
 use std::time::Duration;
 
 const UNITS: [(&str, u64); 5] =
     [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
 
-/// Reads a duration: whole numbers, each with its unit, or one number of seconds without a unit,
-/// which may have a decimal point, as `flock` and `timeout` have it.
+/// Reads a duration: whole numbers, each with its unit, or one number of seconds without a unit.
+/// Seconds may have a decimal point, as in `flock` and `timeout`.
+///
+/// # Errors
+///
+/// A message for the user if the text is not a duration, or the duration is too long.
 pub fn parse(text: &str) -> Result<Duration, String> {
     let is_number = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     if let (true, Ok(seconds)) = (is_number, text.parse()) {
@@ -34,10 +38,10 @@ pub fn parse(text: &str) -> Result<Duration, String> {
 }
 
 fn too_long(text: &str) -> String {
-    format!("`{text}` is longer than can be counted")
+    format!("`{text}` is longer than a duration can be")
 }
 
-/// Writes a duration so that people see how long it is, to two places at most.
+/// Writes a duration for people, with two units at most: `59s`, `1h30m`.
 pub fn brief(duration: Duration) -> String {
     let seconds = duration.as_secs();
     match seconds {
@@ -67,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_people_write_is_read() {
+    fn durations_are_read() {
         for (text, ms) in [
             ("30s", 30_000),
             ("5m", 300_000),
@@ -83,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_refused_with_the_way_out() {
+    fn garbage_is_refused_with_examples() {
         for text in ["", "s", "soon", "1.5s", "-1s", "1 s", "s1", "1x", "ü"] {
             assert!(parse(text).unwrap_err().contains("write it like 30s"), "{text}");
         }

@@ -1,10 +1,9 @@
-//! What engines share that speak to a store: how a URL is read, how an engine describes itself, how a connection is
-//! kept, and how tickets are told that they are served.
+//! Code that several engines share: the grammar of URLs, the description of an engine, connections
+//! to a server, and notifications of tickets.
 //!
-//! Core knows the contract of an engine and no store. An engine knows its store. The kit stands between them, so that
-//! an engine is little more than its verbs.
+//! Core defines the contract of an engine and knows no store. An engine knows its store. The kit
+//! contains the rest, so that an engine is little more than its verbs.
 
-mod call;
 mod connect_policy;
 pub mod duration;
 mod in_flight;
@@ -16,15 +15,11 @@ pub mod rate_limiter;
 pub mod registry;
 pub mod secret;
 mod server;
-pub mod server_facts;
 pub mod subscriptions;
-mod task;
 pub mod tls;
 pub mod url;
 
-pub use call::Call;
 pub use in_flight::{IN_PLACE_MAX, Room};
 pub use link::{Client, Connection, Link, as_transient};
-pub use link_pool::LinkPool;
+pub use link_pool::{LinkPool, driven_runtime};
 pub use server::{ConnectContext, DisconnectNotifier, Disconnected, Origin, Server};
-pub use task::spawn_and_join;

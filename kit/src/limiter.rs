@@ -1,7 +1,7 @@
-//! Rooms: what is under way at a set of servers, bounded for each part of what they keep.
+//! A limit on the calls in flight for each part of a set of servers.
 //!
-//! A server that is silent fills only the rooms of its own parts, and calls for those are refused at once while one
-//! call finds out whether the server answers again.
+//! A server that does not answer fills up only its own parts. Calls for these parts are refused at
+//! once, while a single call finds out whether the server answers again.
 
 use std::sync::Arc;
 
@@ -11,38 +11,47 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use crate::connect_policy::{Attempt, BackedOff, ConnectPolicy};
 use crate::server::Origin;
 
-/// The rooms of one client.
+/// A limiter for the calls of one client.
 pub struct Limiter(Vec<Part>);
 
-/// What one server keeps, or a part of it.
+/// One server, or a part of its data.
 struct Part {
     calls: Arc<Semaphore>,
     attempts: Arc<ConnectPolicy>,
 }
 
-/// A call that may be sent. Dropped without an outcome, it says nothing about the server.
+/// A permit for one call. If it is dropped without an outcome, nothing is known about the server.
 pub struct LimiterPermit {
     _room: OwnedSemaphorePermit,
     attempts: Arc<ConnectPolicy>,
-    /// It finds out whether the part's server answers again.
+    /// Present if this call finds out whether the server of the part answers again.
     trial: Option<Attempt>,
 }
 
 impl Limiter {
-    /// Rooms for so many parts, each with place for so many calls at a time.
+    /// Returns a limiter for this number of parts, each with `calls_max` calls in flight at most.
     pub fn new(parts: usize, calls_max: usize) -> Self {
         let calls = || Arc::new(Semaphore::new(calls_max));
         Self((0..parts).map(|_| Part { calls: calls(), attempts: Arc::default() }).collect())
     }
 
-    /// Room for a call to this part, once there is some. A server that has not answered is not waited for: the error
-    /// is what was said of it.
+    /// Waits for a permit for a call to this part.
+    ///
+    /// # Errors
+    ///
+    /// The reason of the last failure if the server did not answer and another call tries it now,
+    /// or the pause after the failure is not over.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there is no such part.
     pub async fn enter(&self, part: usize) -> Result<LimiterPermit, Error> {
         let Part { calls, attempts } = &self.0[part];
         let trial = match attempts.trouble() {
             None => None,
             Some(_) => match attempts.ask(Origin::Caller) {
-                Ok((trial, _at_once)) => Some(trial),
+                // The pause of a trial that a caller makes is always zero.
+                Ok((trial, _)) => Some(trial),
                 Err(BackedOff::Tried(reason) | BackedOff::Paused(reason)) => return Err(reason),
             },
         };
@@ -53,14 +62,14 @@ impl Limiter {
 }
 
 impl LimiterPermit {
-    /// The server has answered, whatever it said.
+    /// Notes that the server has answered. An error is an answer.
     pub fn answered(self) {
         if let Some(trial) = self.trial {
             trial.succeeded();
         }
     }
 
-    /// It has not answered in time.
+    /// Notes that the server has not answered in time. Further calls are refused with `reason`.
     pub fn late(self, reason: &Error) {
         match self.trial {
             Some(trial) => trial.failed(reason),

@@ -1,7 +1,7 @@
-//! A link to one server: a connection that is made anew whenever it is lost.
+//! A link to one server: a connection that is opened again whenever it is lost.
 //!
-//! One attempt to connect serves all who ask for the connection meanwhile, and all links of one client share the
-//! pauses after failures. What an engine knows of its server is a [`Server`]; the rest is here.
+//! All callers that need the connection share one attempt to open it. All links of one client share
+//! the pauses after failures. The engine supplies a [`Server`], which opens the connections.
 
 use std::ops::Deref;
 use std::panic::AssertUnwindSafe;
@@ -19,22 +19,23 @@ use crate::connect_policy::{Attempt, BackedOff, ConnectPolicy};
 use crate::in_flight::InFlight;
 use crate::server::{ConnectContext, LinkOwner, Origin, Server};
 
-/// How long anybody waits for a server whose last attempt failed.
+/// How long a caller waits for a connection after the last attempt failed.
 const BRIEF: Duration = Duration::from_millis(100);
 
-const RUNTIME_ENDED: &str = "the runtime that speaks to the server has ended";
+const RUNTIME_ENDED: &str =
+    "the connection to the server is gone, because the runtime that drives it has shut down";
 
-/// One client of one server: what all of its links have in common.
+/// A client of one server: the state that all of its links share.
 pub struct Client<S> {
     server: S,
     attempts: Arc<ConnectPolicy>,
-    /// How often the server was replaced by another one.
+    /// Number of times that the server was replaced by another one.
     generation: AtomicU64,
-    /// It was reached once.
+    /// Whether a connection was ever open.
     is_met: AtomicBool,
 }
 
-/// One connection at a time.
+/// A link to one server, with one connection at a time.
 pub struct Link<S: Server> {
     client: Arc<Client<S>>,
     this: Weak<Self>,
@@ -42,48 +43,56 @@ pub struct Link<S: Server> {
     connection: Mutex<Option<Arc<Connection<S::Open>>>>,
     /// The generation of the connection that was tried last.
     opened: AtomicU64,
-    /// The generation of the last connection that is known to have ended.
+    /// The largest generation of a connection that is known to have ended.
     ended: AtomicU64,
-    /// What will come of the attempt that is under way.
+    /// The outcome of the attempt that is under way.
     attempt: Mutex<Option<Outcome<S::Open>>>,
     home: Handle,
-    /// Notified when the connection was found to be lost, and when the link is dropped.
+    /// Notified when the connection is given up, and when the link is dropped.
     lost: Arc<Notify>,
     is_barred: AtomicBool,
 }
 
-/// What came of an attempt, for all who wait for it.
+/// The outcome of an attempt, for all callers that wait for it.
 type Outcome<O> = watch::Receiver<Option<Result<Arc<Connection<O>>>>>;
 
-/// What is open now, as far as is known.
+/// An open connection, as far as is known. Dereferences to [`Server::Open`].
 pub struct Connection<O> {
     open: O,
     pub(crate) calls: InFlight,
     generation: u64,
-    /// The generation of the client in which it was opened.
+    /// The generation of the client when the connection was opened.
     of_client: u64,
 }
 
 impl<S: Server> Client<S> {
-    /// A client of this server.
+    /// Returns a client of this server.
     pub fn new(server: S) -> Arc<Self> {
         let (attempts, generation) = (Arc::default(), AtomicU64::new(0));
         Arc::new(Self { server, attempts, generation, is_met: AtomicBool::new(false) })
     }
 
-    /// The server.
+    /// Returns the server.
     pub fn server(&self) -> &S {
         &self.server
     }
 }
 
 impl<S: Server> Link<S> {
-    /// A link that connects when the first call is made. It lives on the runtime of whoever calls this.
+    /// Returns a link on the current runtime that connects on the first call.
+    ///
+    /// # Panics
+    ///
+    /// Panics without a runtime.
     pub fn on_demand(client: Arc<Client<S>>) -> Arc<Self> {
         Self::unconnected(client, Origin::Caller)
     }
 
-    /// A link that stays connected by itself. It lives on the runtime of whoever calls this.
+    /// Returns a link on the current runtime that stays connected by itself.
+    ///
+    /// # Panics
+    ///
+    /// Panics without a runtime.
     pub fn kept(client: Arc<Client<S>>) -> Arc<Self> {
         let link = Self::unconnected(client, Origin::Home);
         link.lost.notify_one();
@@ -106,33 +115,38 @@ impl<S: Server> Link<S> {
         })
     }
 
-    /// The client that this is a link of.
+    /// Returns the client of this link.
     pub fn client(&self) -> &Arc<Client<S>> {
         &self.client
     }
 
-    /// The server that this leads to.
+    /// Returns the server of this link.
     pub fn server(&self) -> &S {
         &self.client.server
     }
 
-    /// Whose runtime this lives on.
+    /// Returns whether the link is on the engine's own runtime or on a caller's.
     pub fn side(&self) -> Origin {
         self.side
     }
 
-    /// The runtime that this lives on.
+    /// Returns the runtime of this link.
     pub fn home(&self) -> &Handle {
         &self.home
     }
 
-    /// This link, to be kept.
+    /// Returns an owned reference to this link, or `None` while it is being dropped.
     pub fn this(&self) -> Option<Arc<Self>> {
         self.this.upgrade()
     }
 
-    /// The connection; if there is none, one attempt is made for all who ask. Nobody waits long for a server whose
-    /// last attempt failed.
+    /// Returns the connection, and opens it if there is none. All callers share one attempt. After
+    /// a failed attempt a caller waits for 100 ms at most.
+    ///
+    /// # Errors
+    ///
+    /// The reason of the last failure; an error that [is retryable](Error::is_retryable) if the
+    /// runtime of the link has shut down.
     pub async fn connection(&self) -> Result<Arc<Connection<S::Open>>> {
         let attempts = &self.client.attempts;
         loop {
@@ -142,15 +156,16 @@ impl<S: Server> Link<S> {
             let trouble = attempts.trouble();
             let outcome = match self.outcome() {
                 Ok(mut outcome) => {
-                    let come = async move {
-                        let come = outcome.wait_for(Option::is_some).await;
-                        come.map_or_else(|_| None, |outcome| outcome.clone())
+                    let outcome = async move {
+                        let outcome = outcome.wait_for(Option::is_some).await;
+                        outcome.map_or_else(|_| None, |outcome| outcome.clone())
                     };
                     match &trouble {
-                        None => come.await,
-                        Some(trouble) => {
-                            self.briefly(come).await.unwrap_or_else(|| Some(Err(trouble.clone())))
-                        }
+                        None => outcome.await,
+                        Some(trouble) => self
+                            .briefly(outcome)
+                            .await
+                            .unwrap_or_else(|| Some(Err(trouble.clone()))),
                     }
                 }
                 Err(BackedOff::Tried(trouble)) => match self.briefly(attempts.tried()).await {
@@ -163,22 +178,22 @@ impl<S: Server> Link<S> {
         }
     }
 
-    /// What comes of this in a moment. Whoever calls may have no runtime, or one without a clock.
-    async fn briefly<T>(&self, come: impl Future<Output = T>) -> Option<T> {
-        let come = {
-            let _at_home = self.home.enter();
-            timeout(BRIEF, come)
+    /// Waits for `future` for [`BRIEF`]. The caller may have no runtime, or one without a timer.
+    async fn briefly<T>(&self, future: impl Future<Output = T>) -> Option<T> {
+        let limited = {
+            let _entered = self.home.enter();
+            timeout(BRIEF, future)
         };
-        come.await.ok()
+        limited.await.ok()
     }
 
-    /// The connection, if there is one and it leads where it should.
+    /// Returns the connection if it is open and its server was not replaced since.
     pub fn current(&self) -> Option<Arc<Connection<S::Open>>> {
         let of_client = self.client.generation.load(Ordering::Acquire);
         self.slot().clone().filter(|connection| connection.of_client == of_client)
     }
 
-    /// The connection is of no more use. Answers whether it was in use until now.
+    /// Gives up the connection of this generation. Returns whether it was in use until now.
     pub fn give_up(&self, generation: u64) -> bool {
         self.ended.fetch_max(generation, Ordering::AcqRel);
         let given_up = self.slot().take_if(|connection| connection.generation == generation);
@@ -189,43 +204,44 @@ impl<S: Server> Link<S> {
         given_up.is_some()
     }
 
-    /// The same for a connection whose server does not answer: the next one may not, either.
-    pub(crate) fn give_up_silent(&self, generation: u64) {
+    /// Gives up a connection whose server does not answer. This counts as an attempt that failed
+    /// for this reason, because the next connection may be silent as well.
+    pub fn give_up_silent(&self, generation: u64, reason: &Error) {
         if self.give_up(generation) {
-            self.client.attempts.fail(&self.server().silence());
+            self.client.attempts.fail(reason);
         }
     }
 
-    /// Another server has taken the place of the one that this connection leads to: no link of this client uses
-    /// the connections that it has.
+    /// Notes that another server has replaced the server of this connection. All links of the
+    /// client give up their connections.
     pub fn was_replaced(&self, generation: u64) {
         self.client.generation.fetch_add(1, Ordering::AcqRel);
         self.give_up(generation);
     }
 
-    /// Whether its runtime has no drivers for sockets or for time, which it says by a panic.
+    /// Whether an attempt panicked, as it does on a runtime without drivers for sockets and time.
     pub fn is_barred(&self) -> bool {
         self.is_barred.load(Ordering::Relaxed)
     }
 
-    /// The attempt that is under way, or a new one, which goes on to its end even if nobody waits for it any more.
+    /// Returns the attempt that is under way, or starts one. It runs to its end without callers.
     fn outcome(&self) -> Result<Outcome<S::Open>, BackedOff> {
         let mut under_way = lock(&self.attempt);
         if let Some(outcome) = under_way.as_ref().filter(|outcome| outcome.has_changed().is_ok()) {
             return Ok(outcome.clone());
         }
         let (attempt, turn) = self.client.attempts.ask(self.side)?;
-        let (tell, outcome) = watch::channel(None);
+        let (sender, outcome) = watch::channel(None);
         *under_way = Some(outcome.clone());
         if let Some(link) = self.this() {
             self.home.spawn(async move {
-                let come = AssertUnwindSafe(link.attempt_in(turn, attempt)).catch_unwind().await;
-                let come = come.unwrap_or_else(|_| {
+                let result = AssertUnwindSafe(link.attempt_in(turn, attempt)).catch_unwind().await;
+                let result = result.unwrap_or_else(|_| {
                     link.is_barred.store(true, Ordering::Relaxed);
                     Err(runtime_ended())
                 });
                 *lock(&link.attempt) = None;
-                tell.send_replace(Some(come));
+                sender.send_replace(Some(result));
             });
         }
         Ok(outcome)
@@ -257,7 +273,7 @@ impl<S: Server> Link<S> {
         let connection = Connection { open, calls: InFlight::new(), generation, of_client };
         let connection = Arc::new(connection);
         *self.slot() = Some(connection.clone());
-        // It may have ended before it was put there.
+        // The connection may have ended before it was in the slot.
         if self.ended.load(Ordering::Acquire) >= generation {
             self.give_up(generation);
         }
@@ -286,7 +302,7 @@ impl<S: Server> Drop for Link<S> {
 }
 
 impl<O> Connection<O> {
-    /// Which connection of its link this is; each has a larger number than those before.
+    /// Returns the number of this connection of its link. Later connections have larger numbers.
     pub fn generation(&self) -> u64 {
         self.generation
     }
@@ -300,13 +316,13 @@ impl<O> Deref for Connection<O> {
     }
 }
 
-/// What is said of a server that was reached before: settings that were good once may be good again in a moment, because files
-/// that they name are being replaced.
+/// Turns `Invalid` into `Unavailable` for a server that was reachable before: a certificate file
+/// may be in the middle of being replaced.
 pub fn as_transient(error: Error) -> Error {
     if error.kind() == ErrorKind::Invalid { error.into_retryable() } else { error }
 }
 
-/// Makes the connection anew whenever it is lost, for as long as the link is wanted.
+/// Opens the connection again whenever it is lost, until the link is dropped.
 async fn stay_connected<S: Server>(link: Weak<Link<S>>, lost: Arc<Notify>) {
     loop {
         lost.notified().await;

@@ -1,5 +1,6 @@
-//! The home of an engine's connections, and the links of its callers' own runtimes: over such a link, a verb goes to the
-//! server and back without a detour through the thread that the engine lives on.
+//! A pool of links: one for the runtime of the engine, and one for each runtime that calls it. Over
+//! the link of its own runtime, a caller reaches the server without a detour through another
+//! thread.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,10 +10,11 @@ use tokio::runtime::{Handle, Id, RuntimeFlavor};
 use crate::link::{Client, Link};
 use crate::server::Server;
 
-/// Programs have one runtime or two; tests make a new one each, and leave theirs behind.
+/// Maximum number of callers' runtimes with a link. Above it the pool forgets all of them. Programs
+/// have one runtime or two; test programs make one for each test.
 const RUNTIMES_MAX: usize = 64;
 
-/// The link of the runtime that an engine lives on, and those of its callers.
+/// A pool with the link of the engine's own runtime and one link for each runtime that calls.
 pub struct LinkPool<S: Server> {
     client: Arc<Client<S>>,
     link: Arc<Link<S>>,
@@ -24,21 +26,26 @@ type Others<S> = HashMap<Id, Other<S>>;
 
 /// The link of one of the callers' runtimes.
 enum Other<S: Server> {
-    /// It connects, or could not: the runtime may have no driver for sockets.
+    /// The link is connecting, or it is barred: its runtime has no driver for sockets.
     Opening,
     Open(Arc<Link<S>>),
 }
 
 impl<S: Server> LinkPool<S> {
-    /// Only this link for now, which stays connected by itself; the caller's runtime is the engine's home.
+    /// Returns a pool with `link`, which stays connected by itself. The current runtime is the
+    /// engine's own.
+    ///
+    /// # Panics
+    ///
+    /// Panics without a runtime.
     pub fn new(link: Arc<Link<S>>) -> Self {
         let client = link.client().clone();
         Self { client, link, id: Handle::current().id(), others: Arc::default() }
     }
 
-    /// The link for whoever calls.
+    /// Returns the link of the caller's runtime, or the engine's own if the runtime has none.
     pub fn link(&self) -> Arc<Link<S>> {
-        match driven() {
+        match driven_runtime() {
             Some(here) if here.id() != self.id => match lock(&self.others).get(&here.id()) {
                 Some(Other::Open(link)) => link.clone(),
                 _ => self.link.clone(),
@@ -47,9 +54,10 @@ impl<S: Server> LinkPool<S> {
         }
     }
 
-    /// Whether whoever calls has a link of their own; a runtime that has none yet gets one for the next time.
+    /// Whether the caller's runtime has an open link. If it has none yet, a link is opened in the
+    /// background for later calls.
     pub fn has_link_here(&self) -> bool {
-        let Some(here) = driven() else { return false };
+        let Some(here) = driven_runtime() else { return false };
         let id = here.id();
         if id == self.id {
             return true;
@@ -58,8 +66,8 @@ impl<S: Server> LinkPool<S> {
         match others.get(&id) {
             Some(Other::Open(link)) if link.current().is_some() => return true,
             Some(Other::Opening) => return false,
-            // Where connections are lost, the home link comes first: it gives the signs of life, and carries the verbs
-            // of those whose own connection is still to come.
+            // After a loss the engine's own link reconnects first: it sends the renewals, and the
+            // verbs of callers whose link is not open yet.
             _ if self.link.current().is_none() => return false,
             _ => {}
         }
@@ -74,9 +82,9 @@ impl<S: Server> LinkPool<S> {
             let mut others = lock(&others);
             match connected {
                 Ok(_) => others.insert(id, Other::Open(link)),
-                // It never will: its verbs go by the home link.
+                // This runtime can never connect: `Opening` stays, and its verbs use `link`.
                 Err(_) if link.is_barred() => None,
-                // The verbs tell why; the next one tries again.
+                // The verbs report the reason. The next verb tries again.
                 Err(_) => others.remove(&id),
             };
         });
@@ -84,12 +92,14 @@ impl<S: Server> LinkPool<S> {
     }
 }
 
-/// The runtime of whoever calls, if somebody drives it: one that was only entered moves nothing. A runtime of one
-/// thread is known to be driven by the task that it runs.
-pub(crate) fn driven() -> Option<Handle> {
+/// Returns the current runtime if a task that is spawned on it makes progress.
+///
+/// A runtime that the caller only entered may have no thread that drives it. A runtime of one
+/// thread is known to be driven if the caller is one of its tasks.
+pub fn driven_runtime() -> Option<Handle> {
     let here = Handle::try_current().ok()?;
-    let by_itself = here.runtime_flavor() != RuntimeFlavor::CurrentThread;
-    (by_itself || tokio::task::try_id().is_some()).then_some(here)
+    let has_threads = here.runtime_flavor() != RuntimeFlavor::CurrentThread;
+    (has_threads || tokio::task::try_id().is_some()).then_some(here)
 }
 
 fn lock<S: Server>(others: &Mutex<Others<S>>) -> MutexGuard<'_, Others<S>> {

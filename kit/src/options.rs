@@ -1,7 +1,7 @@
-//! The options of a URL: which there are, how their values are read, and what is said of a wrong one.
+//! The options of a URL: the known ones, how their values are read, and the errors for wrong ones.
 //!
-//! A value that is wrong is told by the name of its option and never repeated, because a sign that is not escaped can
-//! make a password look like a value.
+//! An error names the option and never repeats the value: an unescaped character can make a part of
+//! a password look like a value.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -14,64 +14,68 @@ use tenure_core::{Error, Result};
 use crate::duration;
 use crate::secret::Secret;
 
-/// A name that differs from a known one by so many letters is a typing error.
+/// Maximum number of wrong letters for which an error suggests a known name.
 const TYPING_ERRORS_MAX: usize = 2;
 
 /// An option that the URLs of an engine can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnownOption {
-    /// Its name.
+    /// The name.
     pub name: &'static str,
-    /// What stands behind the sign `=`: `TIME`, `N`, `on`.
+    /// The form of the value: `TIME`, `N`, `on`.
     pub value: &'static str,
-    /// A sentence on what it does.
+    /// One sentence on what the option does.
     pub about: &'static str,
-    /// Whether its value is the path of a file on this machine.
+    /// Whether the value is the path of a file on this machine.
     pub is_file: bool,
 }
 
 impl KnownOption {
-    /// An option whose value is no file.
+    /// Returns an option whose value is not a file.
     pub const fn new(name: &'static str, value: &'static str, about: &'static str) -> Self {
         Self { name, value, about, is_file: false }
     }
 
-    /// An option whose value is the path of a file.
+    /// Returns an option whose value is the path of a file.
     pub const fn file(name: &'static str, about: &'static str) -> Self {
         Self { name, value: "FILE", about, is_file: true }
     }
 }
 
-/// A part of a URL that is to be read as something.
+/// A part of a URL before it is read.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Value {
-    /// What it is of, as a sentence names it.
+    /// The name that error messages use, such as "the database".
     of: String,
     text: String,
 }
 
 impl Value {
-    /// The text that was given for this: "the database", for example.
+    /// Wraps a text. Error messages call it `of`, such as "the database".
     pub fn new(of: impl Into<String>, text: impl Into<String>) -> Self {
         Self { of: of.into(), text: text.into() }
     }
 
-    /// The error for a value that is not what it must be: "takes a time".
+    /// Returns the error for a wrong value. `takes` names right ones: "a time".
     pub fn wrong(&self, takes: &str) -> Error {
         Error::invalid(format!("{} takes {takes}", self.of))
     }
 
-    /// Any text.
+    /// Returns the text as it is.
     pub fn text(self) -> String {
         self.text
     }
 
-    /// A text that cannot be printed.
+    /// Returns the text as a secret.
     pub fn secret(self) -> Secret {
         Secret::new(self.text)
     }
 
-    /// The path of a file.
+    /// Reads the path of a file.
+    ///
+    /// # Errors
+    ///
+    /// The path is empty or begins with `~`, which only a shell expands.
     pub fn file(self) -> Result<PathBuf> {
         if self.text.is_empty() {
             return Err(self.wrong("the path of a file"));
@@ -85,7 +89,11 @@ impl Value {
         Ok(path)
     }
 
-    /// A duration within these bounds.
+    /// Reads a duration.
+    ///
+    /// # Errors
+    ///
+    /// The text is not a duration, or the duration is out of bounds.
     pub fn time(&self, within: RangeInclusive<Duration>) -> Result<Duration> {
         let (least, most) = (duration::brief(*within.start()), duration::brief(*within.end()));
         let time = duration::parse(&self.text).ok().filter(|time| within.contains(time));
@@ -94,7 +102,11 @@ impl Value {
         })
     }
 
-    /// A whole number within these bounds.
+    /// Reads a whole number.
+    ///
+    /// # Errors
+    ///
+    /// The text is not a number, or the number is out of bounds.
     pub fn number<N>(&self, within: RangeInclusive<N>) -> Result<N>
     where
         N: FromStr + PartialOrd + Display,
@@ -105,12 +117,20 @@ impl Value {
         })
     }
 
-    /// `on` or `off`.
+    /// Reads `on` or `off`.
+    ///
+    /// # Errors
+    ///
+    /// The text is neither of them.
     pub fn switch(&self) -> Result<bool> {
         self.one_of(&[("on", true), ("off", false)])
     }
 
-    /// What the word stands for.
+    /// Returns the meaning of the text in this table.
+    ///
+    /// # Errors
+    ///
+    /// The table does not contain the text.
     pub fn one_of<T: Copy>(&self, words: &[(&str, T)]) -> Result<T> {
         let found = words.iter().find(|(word, _)| *word == self.text);
         found.map(|(_, meaning)| *meaning).ok_or_else(|| {
@@ -120,12 +140,12 @@ impl Value {
     }
 }
 
-/// Whether a shell would have put a home in the place of what a path begins with.
+/// Whether a path begins with `~`, which a shell would have replaced by a home directory.
 pub(crate) fn begins_at_home(path: &Path) -> bool {
     path.as_os_str().as_encoded_bytes().starts_with(b"~")
 }
 
-/// Finds an option among the known ones.
+/// Returns the known option of this name.
 pub(crate) fn find(
     scheme: &str,
     name: &str,
@@ -136,12 +156,12 @@ pub(crate) fn find(
     }
     if known.is_empty() {
         return Err(Error::invalid(format!(
-            "a URL of `{scheme}:` has no options: leave out the question mark and what stands behind it"
+            "a URL of `{scheme}:` has no options: remove the question mark and the text after it"
         )));
     }
     let names: Vec<&str> = known.iter().map(|option| option.name).collect();
     let there_are = listed(&names, "and");
-    // A name that is like none of the known ones may be a part of a password, and is not repeated.
+    // A name that is unlike all known ones may be a part of a password, and is not repeated.
     Err(Error::invalid(match nearest(name, names) {
         Some(near) => format!(
             "`{name}` is no option of `{scheme}:` (did you mean `{near}`?): there are {there_are}"
@@ -152,14 +172,14 @@ pub(crate) fn find(
     }))
 }
 
-/// The name that was probably meant, if one is like this.
+/// Returns the known name that is most like `name`, if one is.
 pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let far = |other: &str| distance(name, other);
     let near = known.into_iter().min_by_key(|other| far(other))?;
     (far(near) <= TYPING_ERRORS_MAX.min(near.chars().count() / 2)).then_some(near)
 }
 
-/// Names as a sentence lists them.
+/// Lists names as a sentence does: `a`, `b` and `c`.
 pub fn listed(names: &[&str], joined_by: &str) -> String {
     let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
     match quoted.split_last() {
@@ -170,7 +190,8 @@ pub fn listed(names: &[&str], joined_by: &str) -> String {
     }
 }
 
-/// How many letters must be put in, left out, changed or swapped to make one word of the other.
+/// Returns the Damerau-Levenshtein distance of two words: letters to insert, delete, replace or
+/// swap.
 fn distance(one: &str, other: &str) -> usize {
     let (one, other): (Vec<char>, Vec<char>) = (one.chars().collect(), other.chars().collect());
     let mut rows: Vec<Vec<usize>> = vec![(0..=other.len()).collect()];
@@ -194,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_probably_meant_is_found() {
+    fn a_mistyped_name_is_found() {
         let known = ["prefix", "timeout", "connect_timeout", "tls", "ca"];
         for (typed, meant) in [
             ("timout", Some("timeout")),

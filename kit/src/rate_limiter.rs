@@ -1,22 +1,22 @@
-//! Pace: how often something may be tried, such as a connection to one server: a few times at once, and then one after
-//! another.
+//! A rate limiter: a few tries at once, then one in a fixed interval.
 
 use std::time::{Duration, Instant};
 
-/// So many tries may follow each other without a pause.
+/// Number of tries that may follow each other without a pause.
 pub const AT_ONCE: u32 = 8;
-/// After those, one try is made in this time.
+/// Interval of the tries after those.
 pub const EACH: Duration = Duration::from_millis(250);
 
-/// The tries so far, as if they had been made one after another.
+/// A rate limiter for tries such as connections to one server.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RateLimiter {
+    /// When the tries so far would end if each took [`EACH`].
     used_up: Option<Instant>,
 }
 
 impl RateLimiter {
-    /// Asks for one more try: after how long it may be made. `None`: not within this time. Of those that may be made
-    /// [at once](AT_ONCE), so many are left to others.
+    /// Returns after how long one more try may be made, or `None` if that is longer than `within`.
+    /// Reserves `left_to_others` of the tries that may be made [at once](AT_ONCE).
     pub fn turn(
         &mut self,
         now: Instant,
@@ -39,20 +39,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_few_go_at_once_and_the_others_one_after_another_until_it_is_too_long() {
-        let (mut pace, now) = (RateLimiter::default(), Instant::now());
+    fn a_few_tries_go_at_once_and_the_others_wait_up_to_the_limit() {
+        let (mut limiter, now) = (RateLimiter::default(), Instant::now());
         let within = Duration::from_secs(2);
-        let turns: Vec<_> = std::iter::from_fn(|| pace.turn(now, 0, within)).take(100).collect();
+        let turns: Vec<_> = std::iter::from_fn(|| limiter.turn(now, 0, within)).take(100).collect();
         assert_eq!(turns.iter().filter(|turn| turn.is_zero()).count(), AT_ONCE as usize);
         assert_eq!(turns.last(), Some(&within));
-        assert_eq!(pace.turn(now + EACH, 0, within), Some(within), "time has passed");
+        assert_eq!(limiter.turn(now + EACH, 0, within), Some(within), "time has passed");
     }
 
     #[test]
-    fn what_is_left_to_others_is_there_for_them() {
-        let (mut pace, now) = (RateLimiter::default(), Instant::now());
-        while pace.turn(now, 3, Duration::ZERO).is_some() {}
-        let others = std::iter::from_fn(|| pace.turn(now, 0, Duration::ZERO)).take(100).count();
+    fn tries_that_are_left_to_others_remain_for_them() {
+        let (mut limiter, now) = (RateLimiter::default(), Instant::now());
+        while limiter.turn(now, 3, Duration::ZERO).is_some() {}
+        let others = std::iter::from_fn(|| limiter.turn(now, 0, Duration::ZERO)).take(100).count();
         assert_eq!(others, 3);
     }
 }

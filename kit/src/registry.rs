@@ -1,4 +1,5 @@
-//! How an engine describes itself, once: what connects, helps, completes and documents goes by the description.
+//! The description of an engine, from which connecting, help, shell completion and documents
+//! follow.
 
 use std::fmt;
 use std::path::Path;
@@ -8,47 +9,47 @@ use tenure_core::{BoxFuture, Error, Locks, Result};
 use crate::options::KnownOption;
 use crate::url::{Url, encode};
 
-/// What keeps the locks of a session of this machine's kernel for as long as it is open somewhere.
+/// A file descriptor that keeps file locks alive while any process has it open.
 #[cfg(unix)]
 pub type LockFd = std::os::fd::OwnedFd;
-/// Nothing keeps them here.
+/// Not available on this platform.
 #[cfg(not(unix))]
-pub type Lifeline = std::convert::Infallible;
+pub type LockFd = std::convert::Infallible;
 
-/// What an engine says of itself.
+/// A description of an engine.
 #[derive(Clone, Copy)]
 pub struct EngineDescriptor {
-    /// Its name, which is also that of its feature in the crate `tenure`.
+    /// The name, which is also the name of the engine's feature in the crate `tenure`.
     pub name: &'static str,
-    /// What its URLs look like, a form for each scheme.
+    /// The schemes of its URLs.
     pub schemes: &'static [Scheme],
     /// The options of its URLs.
     pub options: &'static [KnownOption],
-    /// Who can meet in its stores.
+    /// Which programs can share a store.
     pub reach: Visibility,
-    /// Opens the store of a URL, and makes it if an engine makes stores.
+    /// Opens the store of a URL. Creates it if the engine creates stores.
     pub open: fn(String) -> BoxFuture<Result<OpenedStore>>,
-    /// The same for a store that is only looked at: `None` if there is none, and none is made.
+    /// Opens the store of a URL for inspection. Returns `None` if there is none, and creates none.
     pub look: fn(String) -> BoxFuture<Result<Option<Locks>>>,
 }
 
-/// One kind of URL.
+/// A scheme of URLs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scheme {
-    /// What stands before the colon.
+    /// The text before the colon.
     pub name: &'static str,
-    /// The whole form, for people: `redis://SERVER`.
+    /// The form of the whole URL, for people: `redis://SERVER`.
     pub form: &'static str,
     /// A URL of this form.
     pub example: &'static str,
-    /// What such a store is, as a part of a sentence.
+    /// A noun phrase on the store: "a Redis server".
     pub about: &'static str,
     /// Whether a path of this machine follows the colon.
     pub is_path: bool,
 }
 
 impl Scheme {
-    /// One whose URLs name servers.
+    /// Returns a scheme whose URLs name servers.
     pub const fn of_servers(
         name: &'static str,
         form: &'static str,
@@ -59,22 +60,23 @@ impl Scheme {
     }
 }
 
-/// Who can meet in a store.
+/// The programs that can share a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Visibility {
     /// The tasks of one process.
     Process,
     /// The processes of one machine.
     Machine,
-    /// Whoever reaches its servers.
+    /// All programs that reach its servers.
     Network,
 }
 
-/// A store that is open.
+/// An open store.
 pub struct OpenedStore {
-    /// Its locks.
+    /// The locks of the store.
     pub locks: Locks,
-    /// As long as this is open somewhere, the locks that were got here are kept, even if this process dies.
+    /// Keeps the locks that are acquired here while any process has it open, even if this process
+    /// dies.
     pub lifeline: Option<LockFd>,
 }
 
@@ -85,12 +87,16 @@ impl From<Locks> for OpenedStore {
 }
 
 impl EngineDescriptor {
-    /// The scheme of this name.
+    /// Returns the scheme of this name.
     pub fn scheme(&self, name: &str) -> Option<&'static Scheme> {
         self.schemes.iter().find(|scheme| scheme.name == name)
     }
 
-    /// The parts of a URL that begins with one of the schemes.
+    /// Splits a URL into its parts.
+    ///
+    /// # Errors
+    ///
+    /// The URL does not begin with one of the engine's schemes.
     pub fn read<'a>(&self, url: &'a str) -> Result<Url<'a>> {
         let url = Url::parse(url)?;
         if self.scheme(url.scheme()).is_some() {
@@ -103,7 +109,8 @@ impl EngineDescriptor {
         )))
     }
 
-    /// The same URL, whatever the current directory becomes: the paths of files in it are absolute.
+    /// Returns the URL with absolute paths, so that a change of the current directory `here` does
+    /// not change its meaning.
     pub fn settled(&self, url: &str, here: &Path) -> String {
         let here = encode(here);
         let (address, options) = url.split_once('?').unwrap_or((url, ""));
@@ -131,7 +138,7 @@ impl EngineDescriptor {
     }
 }
 
-/// Whether a path, as a URL has it, begins where this process happens to be. One that seems to begin in a home is left as it is, and
+/// Whether the path of a URL is relative. A path that begins with `~` counts as absolute: it is
 /// refused when it is read.
 fn is_relative(path: &str) -> bool {
     let begin = path.get(..3).unwrap_or(path).to_ascii_uppercase();
@@ -140,7 +147,7 @@ fn is_relative(path: &str) -> bool {
 
 impl fmt::Debug for EngineDescriptor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Description").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("EngineDescriptor").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
@@ -154,12 +161,12 @@ mod tests {
         schemes: &[Scheme { name: "dir", is_path: true, ..SCHEME }, SCHEME],
         options: &[KnownOption::file("ca", ""), KnownOption::new("prefix", "TEXT", "")],
         reach: Visibility::Machine,
-        open: |_| unreachable!("nothing is opened here"),
-        look: |_| unreachable!("nothing is looked at here"),
+        open: |_| unreachable!("no test opens a store"),
+        look: |_| unreachable!("no test inspects a store"),
     };
 
     #[test]
-    fn relative_paths_are_settled_and_all_else_is_left_alone() {
+    fn relative_paths_become_absolute_and_the_rest_stays() {
         let here = Path::new("/he re");
         for (url, settled) in [
             ("dir:locks?prefix=a", "dir:/he%20re/locks?prefix=a"),

@@ -1,27 +1,27 @@
-//! A secret is a text that cannot be printed, and that is kept out of what others print.
+//! Secrets: texts that `Debug` does not print, and that are redacted from messages of others.
 
 use std::fmt;
 
-/// So many bytes of a secret in a row are a hint: a server may cut what it repeats.
+/// Number of consecutive bytes of a secret that give it away: a server may repeat a part of it.
 const HINT_BYTES: usize = 4;
 
-/// A password, or whatever else nobody may read in a log.
+/// A password or another text that must not appear in a log.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// Keeps this text from being printed.
+    /// Wraps a text.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// The text itself, for the server that asks for it.
+    /// Returns the text.
     pub fn reveal(&self) -> &str {
         &self.0
     }
 
-    /// Whether some text has a part of the secret that helps to guess it: as it is, in other letters, with its blanks
-    /// squeezed, or with its bytes escaped.
+    /// Whether `text` contains a part of the secret, in any case, with its white space squeezed, or
+    /// with its bytes escaped.
     pub fn shows_in(&self, text: &str) -> bool {
         if self.0.is_empty() {
             return false;
@@ -42,7 +42,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// The text, if no part of any of the secrets is in it.
+/// Returns the text, or `None` if it contains a part of a secret.
 pub fn redact<'a>(mut secrets: impl Iterator<Item = &'a Secret>, text: String) -> Option<String> {
     (!secrets.any(|secret| secret.shows_in(&text))).then_some(text)
 }
@@ -80,8 +80,8 @@ mod tests {
             assert_eq!(redact([&Secret::new(secret)].into_iter(), text.to_owned()), None, "{text}");
         }
         for (secret, text) in [("s3cret", "the index is out of range"), ("", "anything")] {
-            let told = redact([&Secret::new(secret)].into_iter(), text.to_owned());
-            assert_eq!(told.as_deref(), Some(text));
+            let passed = redact([&Secret::new(secret)].into_iter(), text.to_owned());
+            assert_eq!(passed.as_deref(), Some(text));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A mailbox: where an engine leaves what a ticket must hear, until somebody watches the ticket.
+//! Notifications of a server to the tickets of one client, kept until a task watches the ticket.
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -8,85 +8,88 @@ use std::time::{Duration, Instant};
 use tenure_core::wake::WakeRegistry;
 use tenure_core::{Place, TicketId, TicketState, Wake};
 
-/// With so many boxes, those of tickets that must have ended are thrown out.
-const BOXES_FULL: usize = 1024;
+/// Number of subscriptions at which those of expired tickets are removed.
+const TICKETS_FULL: usize = 1024;
 
-/// A box for each ticket that this client has put into a line.
+/// A subscription for each ticket that this client has put into a line.
 ///
 /// ```
 /// use std::time::Duration;
 ///
-/// use tenure_core::{TicketState, TicketId, Wake};
+/// use tenure_core::{TicketId, TicketState, Wake};
 /// use tenure_kit::subscriptions::{Notification, Subscriptions};
 ///
 /// # tenure_core::blocking::block_on(async {
-/// let (mailbox, id) = (Subscriptions::default(), TicketId::fresh());
-/// mailbox.expect(id, Duration::from_secs(30));
-/// // The server tells: it is served, with the number 46.
-/// mailbox.deliver(id, Notification::Served(46));
-/// assert_eq!(mailbox.watch(id, TicketState::Waiting).await, Wake::Served(46));
+/// let (subscriptions, id) = (Subscriptions::default(), TicketId::fresh());
+/// subscriptions.expect(id, Duration::from_secs(30));
+/// // The server notifies the ticket that it is served, with the number 46.
+/// subscriptions.deliver(id, Notification::Served(46));
+/// assert_eq!(subscriptions.watch(id, TicketState::Waiting).await, Wake::Served(46));
 /// # Ok::<(), tenure_core::Error>(()) }).unwrap();
 /// ```
 #[derive(Default)]
 pub struct Subscriptions {
-    bells: WakeRegistry,
-    boxes: Mutex<Boxes>,
+    wakers: WakeRegistry,
+    state: Mutex<State>,
 }
 
-/// What a server tells a ticket.
+/// A notification of a server to a ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notification {
-    /// It is served, and this is its number.
+    /// The ticket is served, and has this number.
     Served(u64),
-    /// It was told to leave.
+    /// The ticket was asked to leave.
     Told,
-    /// It is out of its line.
+    /// The ticket is out of its line.
     Out,
 }
 
-struct Boxes {
-    tickets: HashMap<TicketId, NotificationQueue>,
+struct State {
+    tickets: HashMap<TicketId, Pending>,
+    /// Number of tickets at which those that have expired are removed.
     full: usize,
-    /// How often the mail was interrupted: what came meanwhile is lost.
+    /// Number of interruptions. Notifications during an interruption are lost.
     generation: u64,
 }
 
-impl Default for Boxes {
+impl Default for State {
     fn default() -> Self {
-        Self { tickets: HashMap::new(), full: BOXES_FULL, generation: 0 }
+        Self { tickets: HashMap::new(), full: TICKETS_FULL, generation: 0 }
     }
 }
 
-struct NotificationQueue {
-    /// Up to which interruption its owner has looked.
+/// The notifications that a ticket has not taken yet.
+struct Pending {
+    /// The last interruption after which the owner of the ticket has looked at its line.
     generation: u64,
-    /// The number that the ticket has, as an answer said.
+    /// The number of the ticket, if an answer of the server contained it.
     number: Option<u64>,
     served: Option<u64>,
-    is_told: bool,
-    /// Letters may have been lost.
+    is_asked_to_leave: bool,
+    /// Whether notifications may have been lost.
     must_look: bool,
-    /// Without another sign of life the ticket has ended by then.
+    /// When the ticket expires unless it is renewed.
     ends: Instant,
 }
 
-impl NotificationQueue {
+impl Pending {
     /// Whether this can be the number of the ticket.
     fn may_have(&self, number: u64) -> bool {
         self.number.is_none_or(|own| own == number)
     }
 }
 
-/// A ticket that asks to be let in, whose letters are kept from now on. Dropped before the ticket is known to be in,
-/// it takes the box away again.
+/// The subscription of a ticket whose join is not answered yet.
+///
+/// If it is dropped before [`let_in`](Self::let_in), the subscription is removed.
 pub struct Asking<'a> {
-    mailbox: &'a Subscriptions,
-    /// `None`: its letters were kept before.
+    subscriptions: &'a Subscriptions,
+    /// `None` if the ticket had a subscription before.
     fresh: Option<TicketId>,
 }
 
 impl Asking<'_> {
-    /// The ticket is in.
+    /// Notes that the ticket is in its line.
     pub fn let_in(mut self) {
         self.fresh = None;
     }
@@ -95,136 +98,137 @@ impl Asking<'_> {
 impl Drop for Asking<'_> {
     fn drop(&mut self) {
         if let Some(id) = self.fresh {
-            self.mailbox.forget(id);
+            self.subscriptions.forget(id);
         }
     }
 }
 
 impl Subscriptions {
-    /// The same as [`expect`](Self::expect) for a ticket that asks to be let in.
+    /// Does the same as [`expect`](Self::expect) for a ticket whose join is not answered yet.
     pub fn expect_answer(&self, id: TicketId, ttl: Duration) -> Asking<'_> {
         let fresh = (!self.expects(id)).then_some(id);
         self.expect(id, ttl);
-        Asking { mailbox: self, fresh }
+        Asking { subscriptions: self, fresh }
     }
 
-    /// Letters to this ticket are kept from now on.
+    /// Keeps the notifications of this ticket from now on. The ticket expires after `ttl` unless
+    /// this is called again.
     pub fn expect(&self, id: TicketId, ttl: Duration) {
         let now = Instant::now();
         let ends = now.checked_add(ttl).unwrap_or_else(|| now + Duration::from_secs(1 << 32));
-        let mut boxes = self.boxes();
-        if boxes.tickets.len() >= boxes.full {
-            boxes.tickets.retain(|_, letters| letters.ends > now);
-            boxes.full = (boxes.tickets.len() * 2).max(BOXES_FULL);
+        let mut state = self.state();
+        if state.tickets.len() >= state.full {
+            state.tickets.retain(|_, pending| pending.ends > now);
+            state.full = (state.tickets.len() * 2).max(TICKETS_FULL);
         }
-        let generation = boxes.generation;
-        let fresh = NotificationQueue {
+        let generation = state.generation;
+        let fresh = Pending {
             generation,
             number: None,
             served: None,
-            is_told: false,
+            is_asked_to_leave: false,
             must_look: false,
             ends,
         };
-        boxes.tickets.entry(id).or_insert(fresh).ends = ends;
+        state.tickets.entry(id).or_insert(fresh).ends = ends;
     }
 
     /// Whether this client has put the ticket into a line.
     pub fn expects(&self, id: TicketId) -> bool {
-        self.boxes().tickets.contains_key(&id)
+        self.state().tickets.contains_key(&id)
     }
 
-    /// Whether the ticket can be in its line: this client has put it there, and its last sign of life is not too old.
+    /// Whether the ticket can be in its line: this client has put it there, and it has not expired.
     pub fn lives(&self, id: TicketId) -> bool {
-        self.boxes().tickets.get(&id).is_some_and(|letters| Instant::now() < letters.ends)
+        self.state().tickets.get(&id).is_some_and(|pending| Instant::now() < pending.ends)
     }
 
     /// Whether no ticket is watched.
     pub fn is_quiet(&self) -> bool {
-        self.bells.is_quiet()
+        self.wakers.is_quiet()
     }
 
-    /// The ticket is out of its line: whoever watches it is told.
+    /// Removes the subscription of a ticket that is out of its line, and wakes its watchers.
     pub fn forget(&self, id: TicketId) {
-        self.boxes().tickets.remove(&id);
-        self.bells.notify(id);
+        self.state().tickets.remove(&id);
+        self.wakers.notify(id);
     }
 
-    /// An answer said where the ticket stands, so whoever asked knows. A ticket that was taken out and joined once more
-    /// has another number: letters of the old one do not say that it is served now.
+    /// Notes the place of the ticket from an answer of the server. A ticket that joined again after
+    /// it was removed has another number. Notifications for the old number do not count for it.
     pub fn learn(&self, id: TicketId, place: &Place) {
-        if let Some(letters) = self.boxes().tickets.get_mut(&id) {
-            letters.number = Some(place.number);
-            letters.served = match place.state {
+        if let Some(pending) = self.state().tickets.get_mut(&id) {
+            pending.number = Some(place.number);
+            pending.served = match place.state {
                 TicketState::Holding => Some(place.number),
-                TicketState::Waiting => letters.served.filter(|number| *number == place.number),
+                TicketState::Waiting => pending.served.filter(|number| *number == place.number),
             };
         }
     }
 
-    /// A letter for this ticket has come.
-    pub fn deliver(&self, id: TicketId, letter: Notification) {
+    /// Delivers a notification, and wakes the watchers of the ticket.
+    pub fn deliver(&self, id: TicketId, notification: Notification) {
         {
-            let mut boxes = self.boxes();
-            match (letter, boxes.tickets.get_mut(&id)) {
-                (Notification::Served(number), Some(letters)) if letters.may_have(number) => {
-                    letters.served = Some(number);
+            let mut state = self.state();
+            match (notification, state.tickets.get_mut(&id)) {
+                (Notification::Served(number), Some(pending)) if pending.may_have(number) => {
+                    pending.served = Some(number);
                 }
-                (Notification::Served(_), Some(letters)) => letters.must_look = true,
-                (Notification::Told, Some(letters)) => letters.is_told = true,
-                (Notification::Out, Some(_)) => drop(boxes.tickets.remove(&id)),
+                (Notification::Served(_), Some(pending)) => pending.must_look = true,
+                (Notification::Told, Some(pending)) => pending.is_asked_to_leave = true,
+                (Notification::Out, Some(_)) => drop(state.tickets.remove(&id)),
                 (_, None) => {}
             }
         }
-        self.bells.notify(id);
+        self.wakers.notify(id);
     }
 
-    /// Letters may have been lost: the owner of each ticket looks.
+    /// Notes that notifications may have been lost. Every watcher looks at its line.
     pub fn interrupted(&self) {
         let ids: Vec<TicketId> = {
-            let mut boxes = self.boxes();
-            boxes.generation += 1;
-            boxes.tickets.keys().copied().collect()
+            let mut state = self.state();
+            state.generation += 1;
+            state.tickets.keys().copied().collect()
         };
         for id in ids {
-            self.bells.notify(id);
+            self.wakers.notify(id);
         }
     }
 
-    /// Letters to this one ticket may have been lost: its owner looks.
+    /// Notes that notifications of this ticket may have been lost. Its watcher looks at the line.
     pub fn look(&self, id: TicketId) {
-        if let Some(letters) = self.boxes().tickets.get_mut(&id) {
-            letters.must_look = true;
+        if let Some(pending) = self.state().tickets.get_mut(&id) {
+            pending.must_look = true;
         }
-        self.bells.notify(id);
+        self.wakers.notify(id);
     }
 
-    /// Returns once there is a letter that says anything new to who saw the ticket in this standing.
+    /// Waits for a notification that is news to a watcher who last saw the ticket in state `seen`.
     pub async fn watch(&self, id: TicketId, seen: TicketState) -> Wake {
-        let bell = self.bells.subscribe(id);
+        let bell = self.wakers.subscribe(id);
         loop {
-            let mut rung = pin!(bell.notified());
-            rung.as_mut().enable();
+            let mut notified = pin!(bell.notified());
+            notified.as_mut().enable();
             if let Some(wake) = self.take(id, seen) {
                 return wake;
             }
-            rung.await;
+            notified.await;
         }
     }
 
     fn take(&self, id: TicketId, seen: TicketState) -> Option<Wake> {
-        let mut boxes = self.boxes();
-        let generation = boxes.generation;
-        let Some(letters) = boxes.tickets.get_mut(&id) else { return Some(Wake::Look) };
-        let missed = std::mem::replace(&mut letters.generation, generation) != generation;
-        if std::mem::take(&mut letters.must_look) || missed || letters.is_told {
+        let mut state = self.state();
+        let generation = state.generation;
+        let Some(pending) = state.tickets.get_mut(&id) else { return Some(Wake::Look) };
+        let missed = std::mem::replace(&mut pending.generation, generation) != generation;
+        if std::mem::take(&mut pending.must_look) || missed || pending.is_asked_to_leave {
             return Some(Wake::Look);
         }
-        letters.served.filter(|_| seen == TicketState::Waiting).map(Wake::Served)
+        pending.served.filter(|_| seen == TicketState::Waiting).map(Wake::Served)
     }
 
-    fn boxes(&self) -> MutexGuard<'_, Boxes> {
-        self.boxes.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -237,18 +241,25 @@ mod tests {
     const LONG: Duration = Duration::from_secs(9);
 
     #[test]
-    fn a_letter_is_kept_until_somebody_watches() {
-        let (mailbox, id) = (Subscriptions::default(), TicketId::fresh());
-        mailbox.expect(id, LONG);
-        assert_eq!(mailbox.watch(id, TicketState::Waiting).now_or_never(), None);
-        mailbox.deliver(id, Notification::Served(46));
-        assert_eq!(mailbox.watch(id, TicketState::Waiting).now_or_never(), Some(Wake::Served(46)));
-        assert_eq!(mailbox.watch(id, TicketState::Holding).now_or_never(), None, "that is known");
+    fn a_notification_is_kept_until_it_is_watched_for() {
+        let (subscriptions, id) = (Subscriptions::default(), TicketId::fresh());
+        subscriptions.expect(id, LONG);
+        assert_eq!(subscriptions.watch(id, TicketState::Waiting).now_or_never(), None);
+        subscriptions.deliver(id, Notification::Served(46));
+        assert_eq!(
+            subscriptions.watch(id, TicketState::Waiting).now_or_never(),
+            Some(Wake::Served(46))
+        );
+        assert_eq!(
+            subscriptions.watch(id, TicketState::Holding).now_or_never(),
+            None,
+            "that is known"
+        );
         for last in [Notification::Told, Notification::Out] {
-            mailbox.deliver(id, last);
+            subscriptions.deliver(id, last);
             for _ in 0..2 {
                 assert_eq!(
-                    mailbox.watch(id, TicketState::Holding).now_or_never(),
+                    subscriptions.watch(id, TicketState::Holding).now_or_never(),
                     Some(Wake::Look)
                 );
             }
@@ -256,103 +267,103 @@ mod tests {
     }
 
     #[test]
-    fn a_ticket_lives_until_its_last_sign_of_life_is_too_old() {
-        let (mailbox, [one, other]) =
+    fn a_ticket_lives_until_it_expires() {
+        let (subscriptions, [one, other]) =
             (Subscriptions::default(), [TicketId::fresh(), TicketId::fresh()]);
-        assert!(!mailbox.lives(one), "nobody has heard of it");
-        mailbox.expect(one, LONG);
-        mailbox.expect(other, Duration::ZERO);
-        assert!(mailbox.lives(one) && !mailbox.lives(other));
-        mailbox.expect(other, LONG);
-        assert!(mailbox.lives(other), "it gave a sign of life");
-        mailbox.deliver(one, Notification::Out);
-        assert!(!mailbox.lives(one));
+        assert!(!subscriptions.lives(one), "it is unknown");
+        subscriptions.expect(one, LONG);
+        subscriptions.expect(other, Duration::ZERO);
+        assert!(subscriptions.lives(one) && !subscriptions.lives(other));
+        subscriptions.expect(other, LONG);
+        assert!(subscriptions.lives(other), "it was renewed");
+        subscriptions.deliver(one, Notification::Out);
+        assert!(!subscriptions.lives(one));
     }
 
     #[test]
-    fn after_an_interruption_everybody_looks_once() {
-        let (mailbox, id) = (Subscriptions::default(), TicketId::fresh());
-        mailbox.expect(id, LONG);
-        mailbox.interrupted();
-        assert_eq!(mailbox.watch(id, TicketState::Waiting).now_or_never(), Some(Wake::Look));
-        assert_eq!(mailbox.watch(id, TicketState::Waiting).now_or_never(), None);
+    fn after_an_interruption_every_watcher_looks_once() {
+        let (subscriptions, id) = (Subscriptions::default(), TicketId::fresh());
+        subscriptions.expect(id, LONG);
+        subscriptions.interrupted();
+        assert_eq!(subscriptions.watch(id, TicketState::Waiting).now_or_never(), Some(Wake::Look));
+        assert_eq!(subscriptions.watch(id, TicketState::Waiting).now_or_never(), None);
     }
 
     #[test]
     fn a_single_ticket_can_be_made_to_look() {
-        let mailbox = Subscriptions::default();
+        let subscriptions = Subscriptions::default();
         let [one, other] = [TicketId::fresh(), TicketId::fresh()];
         for id in [one, other] {
-            mailbox.expect(id, LONG);
+            subscriptions.expect(id, LONG);
         }
-        mailbox.look(one);
-        assert_eq!(mailbox.watch(one, TicketState::Waiting).now_or_never(), Some(Wake::Look));
-        assert_eq!(mailbox.watch(other, TicketState::Waiting).now_or_never(), None);
+        subscriptions.look(one);
+        assert_eq!(subscriptions.watch(one, TicketState::Waiting).now_or_never(), Some(Wake::Look));
+        assert_eq!(subscriptions.watch(other, TicketState::Waiting).now_or_never(), None);
     }
 
     #[test]
-    fn who_gives_up_asking_leaves_no_box_and_who_was_in_before_keeps_it() {
-        let (mailbox, id) = (Subscriptions::default(), TicketId::fresh());
-        drop(mailbox.expect_answer(id, LONG));
-        assert!(!mailbox.expects(id));
-        mailbox.expect_answer(id, LONG).let_in();
-        drop(mailbox.expect_answer(id, LONG));
-        assert!(mailbox.expects(id));
+    fn a_join_that_is_given_up_leaves_no_subscription_unless_there_was_one_before() {
+        let (subscriptions, id) = (Subscriptions::default(), TicketId::fresh());
+        drop(subscriptions.expect_answer(id, LONG));
+        assert!(!subscriptions.expects(id));
+        subscriptions.expect_answer(id, LONG).let_in();
+        drop(subscriptions.expect_answer(id, LONG));
+        assert!(subscriptions.expects(id));
     }
 
     #[test]
-    fn a_letter_of_another_number_serves_nobody() {
-        let place = |number, standing| Place {
+    fn a_notification_for_another_number_does_not_serve_the_ticket() {
+        let place = |number, state| Place {
             number,
-            state: standing,
+            state,
             ahead: 0,
             life: None,
             look: None,
             leaving: false,
         };
-        let mailbox = Subscriptions::default();
+        let subscriptions = Subscriptions::default();
         for comes_first in [true, false] {
             let id = TicketId::fresh();
-            mailbox.expect(id, LONG);
+            subscriptions.expect(id, LONG);
             if comes_first {
-                mailbox.deliver(id, Notification::Served(46));
-                mailbox.learn(id, &place(50, TicketState::Waiting));
+                subscriptions.deliver(id, Notification::Served(46));
+                subscriptions.learn(id, &place(50, TicketState::Waiting));
             } else {
-                mailbox.learn(id, &place(50, TicketState::Waiting));
-                mailbox.deliver(id, Notification::Served(46));
+                subscriptions.learn(id, &place(50, TicketState::Waiting));
+                subscriptions.deliver(id, Notification::Served(46));
                 assert_eq!(
-                    mailbox.watch(id, TicketState::Waiting).now_or_never(),
+                    subscriptions.watch(id, TicketState::Waiting).now_or_never(),
                     Some(Wake::Look)
                 );
             }
-            assert_eq!(mailbox.watch(id, TicketState::Waiting).now_or_never(), None);
-            mailbox.deliver(id, Notification::Served(50));
-            // An answer that was on its way meanwhile.
-            mailbox.learn(id, &place(50, TicketState::Waiting));
+            assert_eq!(subscriptions.watch(id, TicketState::Waiting).now_or_never(), None);
+            subscriptions.deliver(id, Notification::Served(50));
+            // This answer was sent before the notification.
+            subscriptions.learn(id, &place(50, TicketState::Waiting));
             assert_eq!(
-                mailbox.watch(id, TicketState::Waiting).now_or_never(),
+                subscriptions.watch(id, TicketState::Waiting).now_or_never(),
                 Some(Wake::Served(50))
             );
         }
     }
 
     #[test]
-    fn a_ticket_without_a_sign_of_life_is_not_alive_after_its_time() {
-        let mailbox = Subscriptions::default();
+    fn a_ticket_that_is_not_renewed_is_not_alive_after_its_ttl() {
+        let subscriptions = Subscriptions::default();
         let [one, other, unknown] = [TicketId::fresh(), TicketId::fresh(), TicketId::fresh()];
-        mailbox.expect(one, Duration::ZERO);
-        mailbox.expect(other, LONG);
-        assert_eq!([one, other, unknown].map(|id| mailbox.lives(id)), [false, true, false]);
-        mailbox.expect(one, LONG);
-        assert!(mailbox.lives(one), "it was renewed");
+        subscriptions.expect(one, Duration::ZERO);
+        subscriptions.expect(other, LONG);
+        assert_eq!([one, other, unknown].map(|id| subscriptions.lives(id)), [false, true, false]);
+        subscriptions.expect(one, LONG);
+        assert!(subscriptions.lives(one), "it was renewed");
     }
 
     #[test]
-    fn the_boxes_of_those_who_have_ended_are_thrown_out() {
-        let mailbox = Subscriptions::default();
-        for _ in 0..BOXES_FULL * 3 {
-            mailbox.expect(TicketId::fresh(), Duration::ZERO);
+    fn subscriptions_of_expired_tickets_are_removed() {
+        let subscriptions = Subscriptions::default();
+        for _ in 0..TICKETS_FULL * 3 {
+            subscriptions.expect(TicketId::fresh(), Duration::ZERO);
         }
-        assert!(mailbox.boxes().tickets.len() <= BOXES_FULL);
+        assert!(subscriptions.state().tickets.len() <= TICKETS_FULL);
     }
 }

@@ -1,6 +1,8 @@
-//! TLS as URLs say it: files in PEM, which tell whom to trust and who one is.
+//! The options of URLs for TLS: PEM files with the trusted authorities and the client's
+//! certificate.
 
-mod distrust;
+#[cfg(feature = "tls")]
+mod certificate;
 
 use std::fmt::Display;
 use std::fs;
@@ -9,19 +11,22 @@ use std::path::{Path, PathBuf};
 
 use tenure_core::{Error, Result};
 
+#[cfg(feature = "tls")]
+pub use certificate::{certificate_error, certificate_error_in_text, tls_error};
+
 use crate::options::Value;
 
-/// Files in PEM: whom to trust, and who one is.
+/// The PEM files that a URL names.
 ///
 /// ```
 /// use tenure_kit::tls::Files;
 ///
 /// let files = Files { cert: Some("me.pem".into()), ..Files::default() };
-/// assert!(files.agree().is_err(), "a certificate is of no use without its key");
+/// assert!(files.agree().is_err(), "a certificate needs its key");
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Files {
-    /// The authorities that are trusted: the option `ca`.
+    /// The trusted authorities: the option `ca`.
     pub ca: Option<PathBuf>,
     /// The certificate of this client: the option `cert`.
     pub cert: Option<PathBuf>,
@@ -29,35 +34,51 @@ pub struct Files {
     pub key: Option<PathBuf>,
 }
 
-/// A certificate and its key, in PEM.
+/// A client's certificate and its key, in PEM.
 pub struct Identity {
-    /// The certificate, and those between it and an authority.
+    /// The certificate chain.
     pub cert: Vec<u8>,
-    /// Its key.
+    /// The private key.
     pub key: Vec<u8>,
 }
 
 impl Files {
-    /// The files of URLs whose scheme says TLS; other URLs have no options for it.
+    /// Returns the files of a URL with TLS.
+    ///
+    /// # Errors
+    ///
+    /// The URL is one without TLS. `scheme` is the one to write.
     pub fn wanted<'a>(tls: &'a mut Option<Self>, scheme: &str) -> Result<&'a mut Self> {
         tls.as_mut().ok_or_else(|| {
             Error::invalid(format!("`ca`, `cert` and `key` are for TLS: write {scheme}:// for it"))
         })
     }
 
-    /// What the option `ca`, `cert` or `key` says.
+    /// Sets the option `ca`, `cert` or `key`.
+    ///
+    /// # Errors
+    ///
+    /// The value is not a path.
+    ///
+    /// # Panics
+    ///
+    /// Panics for another option.
     pub fn set(&mut self, option: &str, value: Value) -> Result<()> {
         let file = match option {
             "ca" => &mut self.ca,
             "cert" => &mut self.cert,
             "key" => &mut self.key,
-            _ => unreachable!("`{option}` is no option of TLS"),
+            _ => unreachable!("`{option}` is not an option of TLS"),
         };
         *file = Some(value.file()?);
         Ok(())
     }
 
-    /// Refuses a certificate without its key, and a key without its certificate.
+    /// Checks that certificate and key are given together.
+    ///
+    /// # Errors
+    ///
+    /// One of them is missing.
     pub fn agree(&self) -> Result<()> {
         if self.cert.is_some() == self.key.is_some() {
             return Ok(());
@@ -67,29 +88,28 @@ impl Files {
         ))
     }
 
-    /// Whom to trust, if that is named.
+    /// Reads the trusted authorities, if `ca` is given.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read, or contains no certificate in PEM.
     pub fn authorities(&self) -> Result<Option<Vec<u8>>> {
         self.ca.as_deref().map(|ca| read("ca", ca, &CERTIFICATE)).transpose()
     }
 
-    /// Who one is, if that is named.
+    /// Reads the client's certificate and key, if `cert` and `key` are given.
+    ///
+    /// # Errors
+    ///
+    /// A file cannot be read, or does not contain its part in PEM.
     pub fn identity(&self) -> Result<Option<Identity>> {
         let (Some(cert), Some(key)) = (&self.cert, &self.key) else { return Ok(None) };
         let (cert, key) = (read("cert", cert, &CERTIFICATE)?, read("key", key, &KEY)?);
         Ok(Some(Identity { cert, key }))
     }
 
-    /// What is said of files that have what they must, and cannot be used together.
+    /// Returns the error for files that rustls refuses for the reason `why`.
     pub fn unusable(&self, why: impl Display) -> Error {
-        let why = why.to_string();
-        if let (Some(cert), Some(key)) = (&self.cert, &self.key)
-            && why.contains(OF_ANOTHER)
-        {
-            let (cert, key) = (cert.display(), key.display());
-            return Error::invalid(format!(
-                "`key`: {key} does not belong to the certificate in `cert`, {cert}: name the key that the certificate was made with"
-            ));
-        }
         let files = [("ca", &self.ca), ("cert", &self.cert), ("key", &self.key)];
         let named = files.iter().filter_map(|(option, file)| {
             file.as_ref().map(|file| format!("`{option}` {}", file.display()))
@@ -99,14 +119,15 @@ impl Files {
     }
 }
 
-/// A file in PEM that has such a part, and whose parts are all whole: a parser would show what it trips over, which may be a key.
+/// Reads a PEM file that contains the `wanted` part. Refuses a damaged file, because the error of a
+/// parser would repeat a part of it, which may be a key.
 fn read(option: &str, path: &Path, wanted: &Part) -> Result<Vec<u8>> {
     let file = format!("`{option}`: {}", path.display());
     let unread = |error: io::Error| Error::invalid(format!("{file} cannot be read: {error}"));
-    // To open a pipe waits for whoever writes into it, and what it gave once it does not give to the next connection.
+    // Opening a pipe would block until a program writes to it.
     if !fs::metadata(path).map_err(unread)?.is_file() {
         return Err(Error::invalid(format!(
-            "{file} is no regular file: it is read again for each connection, which a pipe or a directory cannot be"
+            "{file} is not a regular file: name a file that can be read again for each connection"
         )));
     }
     let mut pem = Vec::new();
@@ -115,17 +136,17 @@ fn read(option: &str, path: &Path, wanted: &Part) -> Result<Vec<u8>> {
         .map_err(unread)?;
     if pem.len() as u64 > BYTES_MAX {
         return Err(Error::invalid(format!(
-            "{file} has more than a megabyte: that is no file of certificates or of a key"
+            "{file} is larger than 1 MiB: name a file with certificates or a key"
         )));
     }
     let Some(labels) = labels(&pem) else {
         return Err(Error::invalid(format!(
-            "{file} has a part in PEM that does not begin or end on a line of its own: were its lines joined, or its end cut off?"
+            "{file} has a PEM header or footer that does not stand alone on a line: check for joined lines and a missing end"
         )));
     };
     if wanted.name == KEY.name && labels.contains(&ENCRYPTED) {
         return Err(Error::invalid(format!(
-            "{file} has a private key that is locked with a password: write one without, with `openssl pkey`"
+            "{file} has an encrypted private key: remove the password with `openssl pkey`"
         )));
     }
     if labels.iter().any(|label| wanted.labels.contains(label)) {
@@ -137,13 +158,10 @@ fn read(option: &str, path: &Path, wanted: &Part) -> Result<Vec<u8>> {
     Err(Error::invalid(format!("{file} has no {} in PEM{has}", wanted.name)))
 }
 
-/// What TLS says of a key that does not belong to the certificate.
-const OF_ANOTHER: &str = "KeyMismatch";
-
-/// No file of certificates is larger.
+/// Maximum size of a file.
 const BYTES_MAX: u64 = 1024 * 1024;
 
-/// What a file in PEM may have.
+/// A part of a PEM file, with the labels that mark it.
 struct Part {
     name: &'static str,
     labels: &'static [&'static str],
@@ -154,7 +172,7 @@ const KEY: Part =
     Part { name: "private key", labels: &["PRIVATE KEY", "RSA PRIVATE KEY", "EC PRIVATE KEY"] };
 const ENCRYPTED: &str = "ENCRYPTED PRIVATE KEY";
 
-/// What the parts of a file in PEM are; `None` if one of them is not whole.
+/// Returns the labels of all parts of a PEM file, or `None` if one of them is damaged.
 fn labels(pem: &[u8]) -> Option<Vec<&str>> {
     let mut labels = Vec::new();
     let mut open: Option<&str> = None;
@@ -177,10 +195,11 @@ fn labels(pem: &[u8]) -> Option<Vec<&str>> {
     open.is_none().then_some(labels)
 }
 
-/// How older keys say that they are locked with a password.
+/// The header of an encrypted key in the format of PEM before PKCS#8.
 const LOCKED: &[u8] = b"Proc-Type: 4,ENCRYPTED";
 
-/// What a line that begins a part, or ends one, is about: nothing that is known, if there is more on it than that.
+/// Returns the label of a line that begins or ends a part, `None` for other lines. The label is
+/// empty if the line contains anything else.
 fn label<'a>(line: &'a [u8], start: &[u8]) -> Option<&'a str> {
     let rest = line.strip_prefix(start)?;
     let label = rest.strip_suffix(b"-----").and_then(|label| std::str::from_utf8(label).ok());

@@ -1,4 +1,4 @@
-//! The URL of a store, read part by part: what may be a password is never told again.
+//! The URL of a store, read part by part. No error repeats a text that may be a password.
 //!
 //! ```text
 //! scheme://user:password@server:port,server/path?option=value&option=value
@@ -18,9 +18,9 @@ use tenure_core::{Error, Result};
 use crate::options::{self, KnownOption, Value, begins_at_home};
 use crate::secret::Secret;
 
-/// More servers than these are not meant.
+/// Maximum number of servers in one URL.
 const SERVERS_MAX: usize = 64;
-/// The bytes that stand behind % signs in a path that is written into a URL.
+/// The bytes of a path that are percent-encoded in a URL.
 const ESCAPED: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'/').remove(b'.').remove(b'-').remove(b'_').remove(b'~');
 
@@ -28,51 +28,55 @@ const ESCAPED: &AsciiSet =
 #[derive(Clone, Copy)]
 pub struct Url<'a> {
     scheme: &'a str,
-    /// What stands between the scheme's colon and the question mark.
+    /// The text between the scheme's colon and the question mark.
     body: &'a str,
-    /// What stands behind the question mark.
+    /// The text after the question mark.
     options: &'a str,
 }
 
-/// Where a URL leads to: servers, who asks them, and what stands behind their names.
+/// The login, the servers and the path of a URL.
 pub struct Servers {
-    /// Who asks.
+    /// User and password for the servers.
     pub login: Login,
-    /// One at least.
+    /// At least one address.
     pub addresses: Vec<Address>,
-    /// What stands between the slashes behind the servers.
+    /// The segments of the path after the servers.
     pub path: Vec<String>,
 }
 
-/// A server's address.
+/// The address of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Address {
-    /// Its name, or its number.
+    /// The host name or IP address.
     pub name: String,
-    /// Its port.
+    /// The port.
     pub port: u16,
 }
 
 /// The user and the password of a URL.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Login {
-    /// The user, if one is named.
+    /// The user, if the URL has one.
     pub user: Option<String>,
-    /// The password, if there is one.
+    /// The password, if the URL has one.
     pub password: Option<Secret>,
 }
 
 impl<'a> Url<'a> {
-    /// Finds the scheme and the options.
+    /// Splits a URL into scheme, body and options.
+    ///
+    /// # Errors
+    ///
+    /// The text has white space at an end, or no scheme.
     pub fn parse(text: &'a str) -> Result<Self> {
         if text.trim() != text {
             return Err(Error::invalid(
-                "the URL of a store begins or ends with a blank or a line's end: leave that out",
+                "the URL of a store begins or ends with white space: remove it",
             ));
         }
         let Some((scheme, rest)) = text.split_once(':').filter(|(scheme, _)| is_scheme(scheme))
         else {
-            // A text with an @ may have a password in it.
+            // A text with an @ may contain a password.
             let path = if text.is_empty() || text.contains(['@', ':']) { "PATH" } else { text };
             return Err(Error::invalid(format!(
                 "the URL of a store begins with a scheme and a colon, and this has none: write file:{path} for a directory"
@@ -82,17 +86,21 @@ impl<'a> Url<'a> {
         Ok(Self { scheme, body, options })
     }
 
-    /// What stands before the first colon.
+    /// Returns the text before the first colon.
     pub fn scheme(&self) -> &'a str {
         self.scheme
     }
 
-    /// What stands between the scheme's colon and the question mark, as it is.
+    /// Returns the text between the scheme's colon and the question mark, without decoding it.
     pub fn body(&self) -> &'a str {
         self.body
     }
 
-    /// The options that are given, in order, each of which the engine knows.
+    /// Returns the options of the URL with their decoded values, in their order.
+    ///
+    /// # Errors
+    ///
+    /// An option is not `known`, occurs twice, or is not properly percent-encoded.
     pub fn options(&self, known: &'static [KnownOption]) -> Result<Vec<(&'static str, Value)>> {
         let mut given: Vec<(&'static str, Value)> = Vec::new();
         for option in self.options.split('&').filter(|option| !option.is_empty()) {
@@ -109,7 +117,11 @@ impl<'a> Url<'a> {
         Ok(given)
     }
 
-    /// The servers. Those without a port have the usual one.
+    /// Returns the login, the servers and the path. A server without a port has `usual_port`.
+    ///
+    /// # Errors
+    ///
+    /// One of these parts is malformed, or there are more than 64 servers.
     pub fn servers(&self, usual_port: u16) -> Result<Servers> {
         let scheme = self.scheme;
         let Some(address) = self.body.strip_prefix("//") else {
@@ -117,7 +129,7 @@ impl<'a> Url<'a> {
                 "{scheme}: is followed by two slashes and a server: write {scheme}://SERVER"
             )));
         };
-        // A password may contain an @ by mistake, the name of a server never does.
+        // A password may contain an unescaped @. A server's name never contains one.
         let (login, address) =
             address.rsplit_once('@').map_or(("", address), |(login, address)| (login, address));
         let (names, path) = address.split_once('/').unwrap_or((address, ""));
@@ -141,19 +153,20 @@ impl<'a> Url<'a> {
             None | Some("") => Some(usual_port),
             Some(port) => port.parse().ok().filter(|port| *port > 0),
         };
-        // What follows it may be a part of a password that was split in the middle, and is not shown.
+        // The rest may be a part of a password, and is not repeated.
         if name.contains(char::is_whitespace) {
-            return Err(self.or_escape("the name of a server has a blank in it: leave that out"));
+            return Err(self.or_escape("the name of a server contains white space: remove it"));
         }
         if let Some(port) = port.filter(|_| !name.is_empty()) {
             return Ok(Address { name: name.to_owned(), port });
         }
         Err(self.or_escape(
-            "the URL has a server without a name or with no proper port: write SERVER or SERVER:PORT, with one comma between two, and [::1]:PORT for an IPv6 address",
+            "the URL has a server without a name or without a valid port: write SERVER or SERVER:PORT, separate servers by one comma, and write [::1]:PORT for an IPv6 address",
         ))
     }
 
-    /// What is wrong with a server or with an option. A password with a question mark in it may be taken for either.
+    /// Returns the error for a server or an option. It adds a hint if the cause may be a password
+    /// with an unescaped question mark.
     fn or_escape(&self, wrong: &str) -> Error {
         let escape = if self.options.contains('@') {
             "; a question mark in a password is written %3F"
@@ -163,7 +176,12 @@ impl<'a> Url<'a> {
         Error::invalid(format!("{wrong}{escape}"))
     }
 
-    /// The path of something on this machine, absolute or not.
+    /// Returns the body as a path on this machine, absolute or relative.
+    ///
+    /// # Errors
+    ///
+    /// The path is empty, begins with `~`, or is not properly percent-encoded; or the URL names
+    /// another machine.
     pub fn path(&self) -> Result<PathBuf> {
         let scheme = self.scheme;
         let path = match self.body.strip_prefix("//") {
@@ -171,7 +189,7 @@ impl<'a> Url<'a> {
             Some(local) => {
                 let local = local.strip_prefix("localhost").unwrap_or(local);
                 if !local.starts_with('/') {
-                    // What it names may be a user with a password: it is not told again.
+                    // The text may contain a password, and is not repeated.
                     return Err(Error::invalid(format!(
                         "the URL names another machine, and {scheme}: is for paths of this one: write {scheme}:PATH or {scheme}:///PATH"
                     )));
@@ -220,7 +238,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// A path as a URL has it.
+/// Percent-encodes a path for a URL.
 pub fn encode(path: &Path) -> String {
     percent_encode(path.as_os_str().as_encoded_bytes(), ESCAPED).to_string()
 }
@@ -231,32 +249,32 @@ fn is_scheme(text: &str) -> bool {
 }
 
 fn decode<'a>(of: &str, text: &'a str) -> Result<Cow<'a, str>> {
-    decode_bytes(of, text)?.decode_utf8().map_err(|_| {
-        Error::invalid(format!("{of} is not UTF-8 where the URL has it behind % signs"))
-    })
+    decode_bytes(of, text)?
+        .decode_utf8()
+        .map_err(|_| Error::invalid(format!("{of} is not valid UTF-8 after percent-decoding")))
 }
 
 fn decode_bytes<'a>(of: &str, text: &'a str) -> Result<PercentDecode<'a>> {
     let mut escapes = text.split('%').skip(1);
     if escapes.any(|rest| !rest.bytes().take(2).filter(u8::is_ascii_hexdigit).count().eq(&2)) {
         return Err(Error::invalid(format!(
-            "{of} has a % that is not followed by two hexadecimal digits: write %25 for the sign itself"
+            "{of} has a % that is not followed by two hexadecimal digits: write %25 for a % itself"
         )));
     }
     Ok(percent_decode_str(text))
 }
 
-/// A path of bytes, as Unix has it.
+/// Decodes a path, which on Unix is any sequence of bytes without zero.
 fn decode_path(text: &str) -> Result<PathBuf> {
     let bytes: Vec<u8> = decode_bytes("the path", text)?.collect();
     if bytes.contains(&0) {
-        return Err(Error::invalid("the path has a byte that no path can have: %00"));
+        return Err(Error::invalid("the path contains %00, which no path can contain"));
     }
     os_string(bytes).map(PathBuf::from)
 }
 
 #[cfg(unix)]
-#[allow(clippy::unnecessary_wraps, reason = "elsewhere it can fail")]
+#[allow(clippy::unnecessary_wraps, reason = "the version for other systems can fail")]
 fn os_string(bytes: Vec<u8>) -> Result<OsString> {
     use std::os::unix::ffi::OsStringExt as _;
     Ok(OsString::from_vec(bytes))

@@ -1,4 +1,4 @@
-//! What is said of a URL that makes no sense, as a list that can be read.
+//! The error messages for invalid URLs.
 
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ fn without_options(url: &str) -> Error {
 
 type Read = fn(&str) -> Error;
 
-fn each_is_said(rows: &[(Read, &str, &str)]) {
+fn assert_messages(rows: &[(Read, &str, &str)]) {
     for (read, url, sentence) in rows {
         let error = read(url);
         assert_eq!(error.to_string(), *sentence, "{url}");
@@ -72,18 +72,18 @@ fn each_mistake_has_its_sentence() {
         (
             servers,
             "x://",
-            "the URL has a server without a name or with no proper port: write SERVER or SERVER:PORT, with one comma between two, and [::1]:PORT for an IPv6 address",
+            "the URL has a server without a name or without a valid port: write SERVER or SERVER:PORT, separate servers by one comma, and write [::1]:PORT for an IPv6 address",
         ),
-        (servers, "x://a:s@no secret", "the name of a server has a blank in it: leave that out"),
+        (servers, "x://a:s@no secret", "the name of a server contains white space: remove it"),
         (
             servers,
             "x://h:0",
-            "the URL has a server without a name or with no proper port: write SERVER or SERVER:PORT, with one comma between two, and [::1]:PORT for an IPv6 address",
+            "the URL has a server without a name or without a valid port: write SERVER or SERVER:PORT, separate servers by one comma, and write [::1]:PORT for an IPv6 address",
         ),
         (
             servers,
             "x://:secret?secret@h",
-            "the URL has a server without a name or with no proper port: write SERVER or SERVER:PORT, with one comma between two, and [::1]:PORT for an IPv6 address; a question mark in a password is written %3F",
+            "the URL has a server without a name or without a valid port: write SERVER or SERVER:PORT, separate servers by one comma, and write [::1]:PORT for an IPv6 address; a question mark in a password is written %3F",
         ),
         (
             servers,
@@ -93,25 +93,17 @@ fn each_mistake_has_its_sentence() {
         (
             servers,
             "x://:sec%ret@h",
-            "the password has a % that is not followed by two hexadecimal digits: write %25 for the sign itself",
+            "the password has a % that is not followed by two hexadecimal digits: write %25 for a % itself",
         ),
-        (
-            servers,
-            "x://:secret%ff@h",
-            "the password is not UTF-8 where the URL has it behind % signs",
-        ),
-        (
-            servers,
-            "x://h ",
-            "the URL of a store begins or ends with a blank or a line's end: leave that out",
-        ),
+        (servers, "x://:secret%ff@h", "the password is not valid UTF-8 after percent-decoding"),
+        (servers, "x://h ", "the URL of a store begins or ends with white space: remove it"),
         (
             servers,
             "x://:secret@h\n",
-            "the URL of a store begins or ends with a blank or a line's end: leave that out",
+            "the URL of a store begins or ends with white space: remove it",
         ),
     ];
-    each_is_said(rows);
+    assert_messages(rows);
 }
 
 #[test]
@@ -131,9 +123,9 @@ fn each_wrong_path_and_option_has_its_sentence() {
         (
             path,
             "x:/a%2",
-            "the path has a % that is not followed by two hexadecimal digits: write %25 for the sign itself",
+            "the path has a % that is not followed by two hexadecimal digits: write %25 for a % itself",
         ),
-        (path, "x:/a%00", "the path has a byte that no path can have: %00"),
+        (path, "x:/a%00", "the path contains %00, which no path can contain"),
         (
             option,
             "timout=1s",
@@ -166,14 +158,14 @@ fn each_wrong_path_and_option_has_its_sentence() {
         (
             without_options,
             "x:?secret=1",
-            "a URL of `x:` has no options: leave out the question mark and what stands behind it",
+            "a URL of `x:` has no options: remove the question mark and the text after it",
         ),
     ];
-    each_is_said(rows);
+    assert_messages(rows);
 }
 
 #[test]
-fn more_servers_than_anybody_means_are_refused() {
+fn more_than_64_servers_are_refused() {
     let many = format!("x://{}", vec!["h"; 65].join(","));
     assert_eq!(servers(&many).to_string(), "a URL names at most 64 servers");
 }

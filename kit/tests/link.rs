@@ -1,40 +1,32 @@
-//! What every engine may rely on in a link, told with a server that exists only in these tests.
+//! The contract of a link, tested with a server that exists only in these tests.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use futures_util::FutureExt as _;
 use tenure_core::{Error, ErrorKind, Result};
-use tenure_kit::{
-    Client, ConnectContext, Connection, DisconnectNotifier, Disconnected, Link, LinkPool, Origin,
-    Room, Server,
-};
+use tenure_kit::{Client, ConnectContext, DisconnectNotifier, Link, LinkPool, Origin, Server};
 use tokio::runtime::Runtime;
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Semaphore;
 
-/// How long anything may take that must happen.
+/// Time limit of an event that must happen.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A server that does what a test tells it to.
+/// A fake server that a test controls.
 struct Stand {
-    /// Connections are opened as long as there are permits.
+    /// Each new connection takes a permit.
     doors: Semaphore,
     opened: AtomicU64,
     is_down: AtomicBool,
-    /// What it was told about the server cannot be used.
+    /// Whether the settings are unusable.
     is_misled: AtomicBool,
     panics: AtomicBool,
-    /// It has an earlier try for each connection, which is lost at once.
+    /// Whether each connection has an earlier try, which is lost at once.
     tries_twice: AtomicBool,
-    is_silent: AtomicBool,
-    pings: AtomicUsize,
-    pinged: Notify,
     lost: Mutex<Vec<DisconnectNotifier>>,
-    patience: Duration,
 }
 
-/// Which connection it is, in the order in which they were opened.
+/// The number of a connection, in the order in which they were opened.
 struct Open(u64);
 
 impl Server for Stand {
@@ -58,31 +50,10 @@ impl Server for Stand {
         }
         Ok(Open(self.opened.fetch_add(1, Ordering::Relaxed)))
     }
-
-    async fn ping(&self, _open: &Open) -> Result<(), Disconnected> {
-        self.pings.fetch_add(1, Ordering::Relaxed);
-        self.pinged.notify_one();
-        if self.is_silent.load(Ordering::Relaxed) {
-            std::future::pending::<()>().await;
-        }
-        Ok(())
-    }
-
-    fn patience(&self) -> Duration {
-        self.patience
-    }
-
-    fn silence(&self) -> Error {
-        Error::unavailable("it did not answer in time")
-    }
 }
 
 impl Stand {
     fn client() -> Arc<Client<Self>> {
-        Self::with_patience(PATIENCE)
-    }
-
-    fn with_patience(patience: Duration) -> Arc<Client<Self>> {
         Client::new(Self {
             doors: Semaphore::new(1000),
             opened: AtomicU64::default(),
@@ -90,11 +61,7 @@ impl Stand {
             is_misled: AtomicBool::default(),
             panics: AtomicBool::default(),
             tries_twice: AtomicBool::default(),
-            is_silent: AtomicBool::default(),
-            pings: AtomicUsize::default(),
-            pinged: Notify::new(),
             lost: Mutex::default(),
-            patience,
         })
     }
 
@@ -121,7 +88,7 @@ async fn until(mut is_so: impl FnMut() -> bool) {
 }
 
 #[tokio::test]
-async fn one_attempt_serves_all_who_ask() {
+async fn one_attempt_serves_all_callers() {
     let client = Stand::client();
     let link = Link::on_demand(client.clone());
     assert_eq!(link.side(), Origin::Caller);
@@ -138,7 +105,7 @@ async fn one_attempt_serves_all_who_ask() {
 }
 
 #[tokio::test]
-async fn an_attempt_goes_on_when_nobody_waits_for_it() {
+async fn an_attempt_goes_on_without_callers() {
     let client = Stand::client();
     client.server().doors.forget_permits(1000);
     let link = Link::on_demand(client.clone());
@@ -149,7 +116,7 @@ async fn an_attempt_goes_on_when_nobody_waits_for_it() {
 }
 
 #[tokio::test]
-async fn a_kept_link_connects_again_and_another_when_it_is_asked() {
+async fn a_kept_link_reconnects_by_itself_and_another_link_on_demand() {
     let client = Stand::client();
     let kept = Link::kept(client.clone());
     until(|| kept.current().is_some()).await;
@@ -168,7 +135,7 @@ async fn a_kept_link_connects_again_and_another_when_it_is_asked() {
 }
 
 #[tokio::test]
-async fn what_is_told_of_an_earlier_try_does_not_matter() {
+async fn the_loss_of_an_earlier_try_has_no_effect() {
     let client = Stand::client();
     client.server().tries_twice.store(true, Ordering::Relaxed);
     let link = Link::on_demand(client.clone());
@@ -179,7 +146,7 @@ async fn what_is_told_of_an_earlier_try_does_not_matter() {
 }
 
 #[tokio::test]
-async fn a_server_that_was_replaced_is_left_by_every_link() {
+async fn every_link_leaves_a_server_that_was_replaced() {
     let client = Stand::client();
     let links = [Link::on_demand(client.clone()), Link::on_demand(client.clone())];
     for link in &links {
@@ -194,7 +161,7 @@ async fn a_server_that_was_replaced_is_left_by_every_link() {
 }
 
 #[tokio::test]
-async fn settings_that_were_good_once_are_asked_for_again() {
+async fn settings_that_worked_once_are_tried_again() {
     let client = Stand::client();
     let link = Link::on_demand(client.clone());
     client.server().is_misled.store(true, Ordering::Relaxed);
@@ -214,7 +181,7 @@ async fn settings_that_were_good_once_are_asked_for_again() {
 }
 
 #[tokio::test]
-async fn a_server_in_trouble_is_not_waited_for() {
+async fn callers_do_not_wait_for_a_server_that_is_down() {
     let client = Stand::client();
     let links: Vec<_> = (0..20).map(|_| Link::on_demand(client.clone())).collect();
     client.server().is_down.store(true, Ordering::Relaxed);
@@ -246,59 +213,12 @@ async fn a_panic_bars_the_link_and_nothing_else() {
     assert!(soon(other.connection()).await.is_ok() && !other.is_barred());
 }
 
-/// Room, if there is some; without tokio's own limit on what one task does at a time.
-fn room_now(
-    link: &Link<Stand>,
-    open: &Connection<Open>,
-) -> Option<std::result::Result<Room, Disconnected>> {
-    tokio::task::unconstrained(link.room(open)).now_or_never()
-}
-
-#[tokio::test]
-async fn a_call_that_was_left_keeps_its_room_until_the_server_has_answered() {
-    let client = Stand::client();
-    let link = Link::on_demand(client.clone());
-    let open = soon(link.connection()).await.unwrap();
-    let mut calls = Vec::new();
-    while let Some(room) = room_now(&link, &open) {
-        let mut call = link.call(&open, room.unwrap());
-        call.sent();
-        calls.push(call);
-    }
-    assert!(calls.len() > 1, "there is room for several");
-    client.server().is_silent.store(true, Ordering::Relaxed);
-    drop(calls.pop());
-    soon(client.server().pinged.notified()).await;
-    assert!(room_now(&link, &open).is_none(), "it is not known to be answered");
-
-    let mut answered = calls.pop().unwrap();
-    answered.answered();
-    drop(answered);
-    drop(soon(link.room(&open)).await.unwrap());
-    assert_eq!(client.server().pings.load(Ordering::Relaxed), 1, "one task asks for all");
-}
-
-#[tokio::test]
-async fn a_connection_whose_server_is_silent_is_given_up() {
-    let client = Stand::with_patience(Duration::from_millis(200));
-    let link = Link::on_demand(client.clone());
-    let open = soon(link.connection()).await.unwrap();
-    client.server().is_silent.store(true, Ordering::Relaxed);
-    let mut call = link.call(&open, link.room(&open).await.unwrap());
-    call.sent();
-    drop(call);
-    until(|| link.current().is_none()).await;
-    assert!(link.room(&open).await.is_err());
-    let error = link.connection().await.err().unwrap();
-    assert_eq!(error.to_string(), "it did not answer in time");
-}
-
 fn runtime() -> Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
 }
 
 #[test]
-fn a_runtime_of_the_callers_gets_a_link_for_the_next_time() {
+fn a_callers_runtime_gets_a_link_for_its_next_call() {
     let (home, caller) = (runtime(), runtime());
     let client = Stand::client();
     let links = home.block_on(async {
@@ -318,7 +238,7 @@ fn a_runtime_of_the_callers_gets_a_link_for_the_next_time() {
 }
 
 #[test]
-fn while_the_home_link_is_lost_no_runtime_gets_one() {
+fn while_the_home_link_is_lost_no_runtime_gets_a_link() {
     let (home, caller) = (runtime(), runtime());
     let client = Stand::client();
     client.server().doors.forget_permits(1000);
@@ -346,7 +266,7 @@ fn runtimes_that_come_and_go_leave_the_home_link_its_attempts() {
     });
     let callers: Vec<Runtime> = (0..20).map(|_| runtime()).collect();
     for caller in &callers {
-        let _inside = caller.enter();
+        let _entered = caller.enter();
         assert!(!links.has_link_here());
     }
     home.block_on(async {

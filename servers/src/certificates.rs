@@ -1,4 +1,4 @@
-//! Certificates for a test: an authority that nobody else knows, a server's, and a client's.
+//! Certificates for a test: those of an authority, a server and a client.
 
 use std::fmt::Display;
 use std::net::{IpAddr, Ipv4Addr};
@@ -12,21 +12,21 @@ use rcgen::{
 use crate::Result;
 use crate::folder::Folder;
 
-/// PEM files in a folder of their own, which goes when this is dropped.
+/// PEM files in a folder of their own. Dropping this removes the folder.
 #[derive(Debug)]
 pub struct Certificates {
     folder: Folder,
 }
 
 impl Certificates {
-    /// Makes them anew. Two of these do not trust each other.
+    /// Creates new certificates. Two sets of certificates do not trust each other.
     pub fn new() -> Result<Self> {
         let made = Self { folder: Folder::new("certificates")? };
         made.renew()?;
         Ok(made)
     }
 
-    /// Puts others into the same files, signed by another authority.
+    /// Replaces the content of all files by certificates of a new authority.
     pub fn renew(&self) -> Result<()> {
         let authority = authority().map_err(failed)?;
         self.folder.write("ca.pem", &authority.pem())?;
@@ -34,13 +34,13 @@ impl Certificates {
             SanType::IpAddress(IpAddr::V4(Ipv4Addr::LOCALHOST)),
             SanType::DnsName("localhost".try_into().map_err(failed)?),
         ];
-        // Members of a cluster are each other's clients.
+        // Members of a cluster are clients of each other.
         let both = [ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
         self.issue("server", &authority, server, &both)?;
         self.issue("client", &authority, Vec::new(), &both[1..])
     }
 
-    /// The certificate of the authority that signed the others.
+    /// The certificate of the authority, which signed the other two.
     pub fn ca(&self) -> PathBuf {
         self.file("ca.pem")
     }
@@ -76,14 +76,14 @@ impl Certificates {
         names: Vec<SanType>,
         purposes: &[ExtendedKeyUsagePurpose],
     ) -> Result<()> {
-        let mut wish = CertificateParams::default();
-        wish.distinguished_name.push(DnType::CommonName, format!("tenure {name}"));
-        wish.subject_alt_names = names;
-        wish.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        wish.extended_key_usages = purposes.to_vec();
-        wish.use_authority_key_identifier_extension = true;
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, format!("tenure {name}"));
+        params.subject_alt_names = names;
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        params.extended_key_usages = purposes.to_vec();
+        params.use_authority_key_identifier_extension = true;
         let key = KeyPair::generate().map_err(failed)?;
-        let certificate = wish.signed_by(&key, authority).map_err(failed)?;
+        let certificate = params.signed_by(&key, authority).map_err(failed)?;
         self.folder.write(&format!("{name}.pem"), &certificate.pem())?;
         self.folder.write(&format!("{name}.key"), &key.serialize_pem())?;
         Ok(())
@@ -91,11 +91,11 @@ impl Certificates {
 }
 
 fn authority() -> Result<CertifiedIssuer<'static, KeyPair>, rcgen::Error> {
-    let mut wish = CertificateParams::default();
-    wish.distinguished_name.push(DnType::CommonName, "tenure authority");
-    wish.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    wish.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-    CertifiedIssuer::self_signed(wish, KeyPair::generate()?)
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, "tenure authority");
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    CertifiedIssuer::self_signed(params, KeyPair::generate()?)
 }
 
 fn failed(error: impl Display) -> String {

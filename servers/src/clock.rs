@@ -1,35 +1,35 @@
-//! A server's wall clock is set by a library that answers in the system's place.
+//! Sets the wall clock of a server by a library that replaces the system's functions.
 
 use std::process::Command;
 
 use crate::folder::Folder;
 use crate::{Result, Tool};
 
-/// What a server with a clock that can be set needs, beside itself.
+/// The library that a server with a settable clock needs.
 pub const FAKETIME: Tool = Tool::library("faketime/libfaketimeMT.so.1", "libfaketime");
 
-/// The file in the server's folder that says how far its clock is off.
+/// The file in the server's folder with the offset of its clock.
 const FILE: &str = "clock";
 
-/// Has a program ask the library for the time, which is the true one at first.
+/// Makes a program use the library, with the true time at first.
 pub(crate) fn put_before(command: &mut Command, folder: &Folder) -> Result<()> {
     let library = FAKETIME.found().ok_or_else(|| FAKETIME.absent().unwrap_or_default())?;
     let file = set(folder, 0)?;
-    // The library asks for memory before it is ready, and jemalloc asks for the time before it
-    // gives any: they wait for each other for ever. With the C library named here too, memory
-    // comes from there.
+    // The library allocates memory before it is ready, and jemalloc reads the time before it
+    // returns any: a deadlock. With the C library preloaded as well, memory comes from its
+    // allocator.
     command.env("LD_PRELOAD", format!("{} libc.so.6", library.display()));
     command.env("FAKETIME_TIMESTAMP_FILE", file);
-    // The file is read whenever the time is asked for: who has set the clock sees it at once.
+    // The library reads the file at every call, so a new time is effective at once.
     command.env("FAKETIME_NO_CACHE", "1");
-    // Time-outs and ages of files are no wall clock's matter. The first name is of old versions.
+    // Timeouts and the ages of files stay true. The first name is that of old versions.
     for left_alone in ["DONT_FAKE_MONOTONIC", "FAKETIME_DONT_FAKE_MONOTONIC", "NO_FAKE_STAT"] {
         command.env(left_alone, "1");
     }
     Ok(())
 }
 
-/// Has a program take the time for so many seconds later than it is, or earlier, from the beginning to the end.
+/// Shifts the clock of a program by a constant offset.
 pub(crate) fn shift(command: &mut Command, offset_seconds: i64) -> Result<()> {
     let library = FAKETIME.found().ok_or_else(|| FAKETIME.absent().unwrap_or_default())?;
     command.env("LD_PRELOAD", format!("{} libc.so.6", library.display()));
@@ -40,16 +40,16 @@ pub(crate) fn shift(command: &mut Command, offset_seconds: i64) -> Result<()> {
     Ok(())
 }
 
-/// Sets the clock: this many seconds ahead of the true time, or behind it.
+/// Sets the clock to this offset from the true time.
 pub(crate) fn set(folder: &Folder, offset_seconds: i64) -> Result<std::path::PathBuf> {
     folder.write(FILE, &format!("{offset_seconds:+}\n"))
 }
 
-/// Removes the names of what the library shares between processes: no other will ask for it, and
-/// a killed one would leave it.
+/// Removes the shared memory of the library. No other process uses it, and a killed process would
+/// leave it behind.
 pub(crate) fn tidy_up_after(pid: u32) {
     for name in ["faketime_shm", "sem.faketime_sem"] {
-        // The library may have made none.
+        // Fails if the library has created none.
         let _ = std::fs::remove_file(format!("/dev/shm/{name}_{pid}"));
     }
 }

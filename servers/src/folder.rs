@@ -1,4 +1,4 @@
-//! A folder is one server's own, and is gone with it.
+//! The folder of one server, which is removed with the server.
 
 use std::fs;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -8,19 +8,20 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::Result;
 use crate::warden::warden;
 
-/// A new folder that only this user can enter.
+/// A new folder that only this user can enter. Dropping it removes the folder.
 #[derive(Debug)]
 pub(crate) struct Folder {
     path: PathBuf,
 }
 
 impl Folder {
-    /// Makes a folder that is called after what it is for.
+    /// Creates a folder with this name and a number.
     pub(crate) fn new(name: &str) -> Result<Self> {
         Self::within(warden()?.home(), name)
     }
 
-    /// The same in memory, for a server that waits for its disk at every step: the disk of a busy machine takes seconds.
+    /// Creates a folder in memory, for a server that flushes every write: the disk of a busy
+    /// machine takes seconds for that.
     pub(crate) fn quick(name: &str) -> Result<Self> {
         Self::within(warden()?.quick(), name)
     }
@@ -32,7 +33,7 @@ impl Folder {
         fs::DirBuilder::new()
             .mode(0o700)
             .create(&path)
-            .map_err(|error| format!("{} cannot be made: {error}.", path.display()))?;
+            .map_err(|error| format!("{} cannot be created: {error}.", path.display()))?;
         Ok(Self { path })
     }
 
@@ -40,7 +41,7 @@ impl Folder {
         &self.path
     }
 
-    /// Writes a file in one step: whoever reads it sees all of the old or all of the new.
+    /// Replaces a file atomically: a reader sees the old or the new content.
     pub(crate) fn write(&self, name: &str, text: &str) -> Result<PathBuf> {
         let (file, new) = (self.path.join(name), self.path.join(format!("{name}.new")));
         fs::write(&new, text)
@@ -52,7 +53,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What cannot be removed now is removed by the warden, with the folder around it.
+        // If this fails, the warden removes the parent folder.
         let _ = fs::remove_dir_all(&self.path);
     }
 }

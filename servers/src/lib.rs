@@ -1,8 +1,8 @@
-//! A server is a real store, started for a test on loopback, and gone with it.
+//! Real stores for tests: servers on loopback that are started for a test and stopped with it.
 //!
-//! Every store lives in a folder of its own and listens on 127.0.0.1 alone. It is ready when it
-//! answers, not when it listens. It is killed when its value is dropped, and when the process that
-//! started it ends in any other way: a [warden](self#the-warden) sees to that.
+//! Every server has a folder of its own and listens on 127.0.0.1 only. It is ready when it answers,
+//! not when it listens. It is killed when its value is dropped. If the process that started it ends
+//! in another way, a [warden](self#the-warden) kills it.
 //!
 //! ```no_run
 //! use tenure_servers::redis::Server;
@@ -17,19 +17,24 @@
 //! # }
 //! ```
 //!
-//! A [`Deployment`] is a store that all tests of a run share: `cargo xtask test` starts those in
-//! [`deployments`] and tells the tests by a variable where each one is. [`url_of`] reads it.
+//! A [`Deployment`] is a store that all tests of a run share. `cargo xtask test` starts those in
+//! [`deployments`], and sets a variable with the URL of each. [`url_of`] reads it.
 //!
 //! # The warden
 //!
-//! With the first server, a small shell is started that reads from a pipe which only this process
-//! holds. However the process ends, by a kill too, the pipe is closed; the shell then kills what
-//! was not stopped, and removes the folders. So a server may even be kept in a `static`.
+//! The first server also starts a small shell script. It reads from a pipe that only this process
+//! holds. When the process ends, even by SIGKILL, the pipe is closed. The script then kills the
+//! remaining servers and removes the folders. So a server may even be in a `static`.
+//!
+//! # Errors
+//!
+//! An error is a sentence for people. A function fails if a tool is not installed, the system
+//! refuses, the server refuses, or the server does not answer in time.
 //!
 //! # What is not promised
 //!
-//! Servers are started on Unix only; elsewhere there are no deployments. Nothing here is hardened:
-//! passwords are for tests of passwords.
+//! Servers run on Unix only; other systems have no deployments. Nothing here is hardened: passwords
+//! are for tests of passwords.
 
 mod deployment;
 mod shared;
@@ -68,5 +73,5 @@ pub use shared::url_of;
 pub use tool::{Tool, have, tools};
 pub use wheel::{Wheel, tools_folder};
 
-/// What went wrong is a sentence, ready to be shown.
+/// The result of this crate. An error is a sentence for people.
 pub type Result<T, E = String> = std::result::Result<T, E>;

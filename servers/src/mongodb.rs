@@ -1,4 +1,4 @@
-//! MongoDB: one server alone, one as a replica set, or three members of one.
+//! MongoDB: a standalone server, a replica set of one member, or one of several.
 
 mod client;
 mod deployments;

@@ -1,16 +1,16 @@
-//! Patience has a limit: a thing is asked for again and again, and at the end it is said what was wrong.
+//! Repeats a question until it succeeds or the time limit is over.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::Result;
 
-/// How long anything may take until it is so.
+/// Time limit for any condition.
 pub(crate) const PATIENCE_MAX: Duration = Duration::from_secs(20);
-/// How often it is looked at.
+/// Pause between two checks.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// The first good answer, or the last bad one.
+/// Returns the first success, or the last error after [`PATIENCE_MAX`].
 pub(crate) fn until<T>(mut ask: impl FnMut() -> Result<T>) -> Result<T> {
     let mut last = None;
     let asked = Instant::now();

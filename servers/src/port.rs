@@ -1,4 +1,4 @@
-//! A port is claimed for as long as its server is wanted, also while that server is down.
+//! Ports that stay claimed until their server is dropped, also while the server is down.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
@@ -6,15 +6,15 @@ use std::ops::RangeInclusive;
 
 use crate::Result;
 
-/// Below the ports that systems hand out by themselves: nobody's connection comes from one of these.
+/// Below the ephemeral ports, so that no outgoing connection uses one of them.
 const RANGE: RangeInclusive<u16> = 12_000..=32_000;
-/// How many are tried until it is said that none is free.
+/// Maximum number of ports to try.
 const TRIES_MAX: u32 = 1_000;
 
-/// A port of 127.0.0.1 that no other server of these tests gets, in this process or in another.
+/// A port of 127.0.0.1 that no other test server gets, in this process or in another.
 ///
-/// The claim is the UDP port of the same number. No store uses that, so it says nothing to anybody
-/// but another claim; it ends with the process, however that ends.
+/// The claim is a socket on the UDP port of the same number, which no store uses. It ends with the
+/// process, in any case.
 #[derive(Debug)]
 pub(crate) struct Port {
     number: u16,
@@ -22,7 +22,7 @@ pub(crate) struct Port {
 }
 
 impl Port {
-    /// Claims a port on which nothing listens now. A stranger may still take it before it is used.
+    /// Claims a port on which no program listens now. Another program may still take it before use.
     pub(crate) fn claim() -> Result<Self> {
         let count = u64::from(RANGE.end() - RANGE.start()) + 1;
         for _ in 0..TRIES_MAX {

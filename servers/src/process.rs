@@ -1,4 +1,4 @@
-//! A process is a program that a test may freeze, kill and start again, and whose log is kept.
+//! A process with a log, which a test may freeze, kill and start again.
 
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt as _;
@@ -12,13 +12,13 @@ use crate::Result;
 use crate::patience::until;
 use crate::warden::warden;
 
-/// How much of a log goes into an error.
+/// Number of lines of the log in an error.
 const LOG_LINES_MAX: usize = 12;
 
-/// A program of one server. Dropping it kills it.
+/// The process of one server. Dropping it kills the process.
 #[derive(Debug)]
 pub(crate) struct Process {
-    /// Whose it is, as a sentence begins: `redis-server at 127.0.0.1:7000`.
+    /// The subject of error messages: `redis-server at 127.0.0.1:7000`.
     name: String,
     log: PathBuf,
     state: Mutex<State>,
@@ -31,18 +31,18 @@ struct State {
 }
 
 impl Process {
-    /// Knows how to start a program; `log` takes what it says, and is kept when it is started again.
+    /// Prepares a program. Its output is appended to `log`, also after a restart.
     pub(crate) fn new(name: String, mut command: Command, log: PathBuf) -> Result<Self> {
         let file = File::options().create(true).append(true).open(&log);
         let (out, err) = file
             .and_then(|file| Ok((file.try_clone()?, file)))
             .map_err(|error| format!("{} cannot be written: {error}.", log.display()))?;
-        // In a group of its own, it is not hit by what ends the tests' group: its warden decides.
+        // A process group of its own: a signal to the group of the tests does not reach the server.
         command.stdin(Stdio::null()).stdout(out).stderr(err).process_group(0);
         Ok(Self { name, log, state: Mutex::new(State { command, child: None }) })
     }
 
-    /// Starts the program, and waits until `ready` has an answer. One that never is gets killed.
+    /// Starts the program, and waits until `ready` succeeds. Kills it after the time limit.
     pub(crate) fn start<T>(&self, mut ready: impl FnMut() -> Result<T>) -> Result<T> {
         self.spawn()?;
         let mut ended = None;
@@ -59,28 +59,28 @@ impl Process {
             (other, None) => {
                 self.kill()?;
                 let reason = other.err().unwrap_or_default();
-                Err(self.telling(&format!("was never ready: {reason}")))
+                Err(self.telling(&format!("was not ready in time: {reason}")))
             }
         }
     }
 
-    /// The number of the process, while it runs.
+    /// The pid, while the process runs.
     pub(crate) fn pid(&self) -> Result<u32> {
         let state = self.state();
         state.child.as_ref().map(Child::id).ok_or_else(|| format!("{} does not run.", self.name))
     }
 
-    /// Kills it, whatever it does, and waits until it is gone. It may be gone already.
+    /// Kills the process with SIGKILL, and waits for its end. It may have ended already.
     pub(crate) fn kill(&self) -> Result<()> {
         let mut state = self.state();
         let Some(mut child) = state.child.take() else { return Ok(()) };
-        // It may have ended by itself; it is there to be waited for all the same.
+        // Fails if the process has ended by itself. It is waited for in any case.
         let killed = child.kill();
         warden()?.forget(child.id())?;
         child.wait().and(killed).map_err(|error| self.failed("killed", &error))
     }
 
-    /// Asks it to end, by SIGTERM, and waits until it has.
+    /// Stops the process with SIGTERM, and waits for its end.
     pub(crate) fn stop_politely(&self) -> Result<ExitStatus> {
         self.signal(Signal::CONT, "thawed")?;
         self.signal(Signal::TERM, "stopped")?;
@@ -91,7 +91,7 @@ impl Process {
         stopped
     }
 
-    /// Takes its processor away, by SIGSTOP, and waits until it stands still.
+    /// Freezes the process with SIGSTOP, and waits until it is stopped.
     pub(crate) fn freeze(&self) -> Result<()> {
         let pid = self.signal(Signal::STOP, "frozen")?;
         let what = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
@@ -102,12 +102,12 @@ impl Process {
         }
     }
 
-    /// Lets it go on.
+    /// Resumes the process.
     pub(crate) fn thaw(&self) -> Result<()> {
         self.signal(Signal::CONT, "thawed").map(drop)
     }
 
-    /// A sentence of its own, with the end of its log.
+    /// Returns an error message with the end of the log.
     pub(crate) fn telling(&self, what: &str) -> String {
         let what = what.trim_end_matches('.');
         format!("{} {what}. {}", self.name, tail(&self.log))
@@ -125,7 +125,7 @@ impl Process {
         warden.watch(pid)
     }
 
-    /// How it ended, if it has.
+    /// Returns the exit status if the process has ended.
     fn ended(&self) -> Result<Option<ExitStatus>> {
         let mut state = self.state();
         let Some(child) = state.child.as_mut() else {
@@ -160,7 +160,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // What cannot be killed now is killed by the warden.
+        // If this fails, the warden kills the process.
         let _ = self.kill();
     }
 }

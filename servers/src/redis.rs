@@ -1,4 +1,4 @@
-//! Redis and Valkey: one server, Sentinel, Cluster, or masters that know nothing of each other.
+//! Redis and Valkey: one server, Sentinel, Cluster, or independent masters.
 
 mod client;
 mod cluster;

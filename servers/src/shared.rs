@@ -1,4 +1,4 @@
-//! What is shared by the tests of one process, where `cargo xtask test` has not started it for all.
+//! Deployments that the tests of one process share if `cargo xtask test` has not started them.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use crate::deployment::{Found, Store, deployments};
 use crate::{Deployment, Result};
 
-/// Started once, or found not to start.
+/// A store that is started once, or the error of its start.
 type Once = Arc<OnceLock<Result<Box<dyn Store>>>>;
 
-/// The URL of the [`Deployment`] with this variable, for a test.
+/// Returns the URL of the [`Deployment`] with this variable.
 ///
-/// It is the one in the variable. Without it, the deployment is started, once in each process, and
-/// stays until the process ends. The error is a sentence that says what is absent, or what failed.
+/// Reads the variable. Without it, the first call starts the deployment, which then runs until the
+/// process ends.
 ///
 /// ```no_run
 /// # fn main() -> tenure_servers::Result<()> {
@@ -36,7 +36,7 @@ fn started(deployment: &Deployment) -> Result<String> {
         let mut started = STARTED.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(started.entry(deployment.variable).or_default())
     };
-    // Only those wait who want the same one.
+    // A caller waits only for its own deployment.
     let store = once.get_or_init(deployment.start).as_ref();
     store.map(|store| store.url()).map_err(Clone::clone)
 }

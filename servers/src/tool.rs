@@ -1,4 +1,4 @@
-//! A tool is what must be installed for a server to be started: a program, or a library.
+//! Tools: the programs and libraries that must be installed to start a server.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write as _};
@@ -8,18 +8,18 @@ use std::{env, fs};
 use crate::deployment::deployments;
 use crate::wheel::Wheel;
 
-/// One thing to be installed, and where it comes from.
+/// A tool and its source.
 #[derive(Clone, Copy, Debug)]
 pub struct Tool {
-    /// What a person calls it, and what is looked for.
+    /// The name, which is also the name of the file.
     pub name: &'static str,
-    /// The Debian packages that have it, or that it needs to be fetched and to run.
+    /// The Debian packages that contain it, or that are needed to download and run it.
     pub package: &'static str,
-    /// Whether a machine without it is to be told so by failing tests where everything is required.
+    /// Whether tests that need it fail without it under `TENURE_REQUIRE=all`.
     ///
-    /// What systems in use do not have yet is not required.
+    /// Tools that current distributions do not have are not required.
     pub required: bool,
-    /// Where it is fetched from, if no package of Debian has it.
+    /// The wheel that contains it, if no Debian package does.
     pub wheel: Option<&'static Wheel>,
     find: fn(&str) -> Option<PathBuf>,
 }
@@ -30,7 +30,7 @@ impl Tool {
         Self { name, package, required: true, wheel: None, find: on_path }
     }
 
-    /// A program on the PATH, or in a wheel, which runs on Linux with one kind of processor alone.
+    /// A program on the PATH, or in a wheel, which is for Linux on x86-64 only.
     pub const fn in_wheel(
         name: &'static str,
         package: &'static str,
@@ -40,35 +40,35 @@ impl Tool {
         Self { name, package, required, wheel: Some(wheel), find: on_path }
     }
 
-    /// A library in a folder that is named after its package's purpose, as `faketime/` is.
+    /// A library in a folder such as `faketime/` below the folders of libraries.
     pub const fn library(name: &'static str, package: &'static str) -> Self {
         Self { name, package, required: true, wheel: None, find: in_libraries }
     }
 
-    /// A file that has its place on every system of its kind.
+    /// A file with a fixed path.
     pub const fn file(path: &'static str, package: &'static str) -> Self {
         Self { name: path, package, required: true, wheel: None, find: in_place }
     }
 
-    /// The same, but nobody has to have it.
+    /// Makes the tool optional.
     #[must_use]
     pub const fn not_required(self) -> Self {
         Self { required: false, ..self }
     }
 
-    /// Where it is, if it is here.
+    /// Returns the path of the tool if it is installed.
     pub fn found(&self) -> Option<PathBuf> {
         let kept = || self.wheel?.kept_at().filter(|file| file.is_file());
         (self.find)(self.name).or_else(kept)
     }
 
-    /// What to do about it, if it is not.
+    /// Returns a sentence with the remedy if the tool is not installed.
     pub fn absent(&self) -> Option<String> {
         let sentence = || format!("{} is absent. {}.", self.name, self.way_out());
         self.found().is_none().then(sentence)
     }
 
-    /// What makes it present, as a sentence begins.
+    /// Returns the remedy, as the beginning of a sentence.
     pub(crate) fn way_out(&self) -> String {
         match self.wheel {
             Some(_) => {
@@ -82,8 +82,8 @@ impl Tool {
     }
 }
 
-/// Every tool that a test may need, once: those of the deployments, and those of tests that start
-/// servers of their own.
+/// Returns every tool that a test may need, once: those of the deployments, and those of tests that
+/// start servers of their own.
 pub fn tools() -> Vec<Tool> {
     let shared = deployments().into_iter().flat_map(|it| it.needs.iter().copied());
     let all = shared.chain(private());
@@ -104,17 +104,17 @@ fn private() -> Vec<Tool> {
     Vec::new()
 }
 
-/// Whether a test that needs these can run here. If not, it says `SKIPPED` aloud.
+/// Whether a test that needs these tools can run here. If not, prints `SKIPPED` and the reason.
 ///
 /// # Panics
 ///
-/// Under `TENURE_REQUIRE=all`, where a required one is absent.
+/// Panics under `TENURE_REQUIRE=all` if a required tool is absent.
 pub fn have(needs: &[Tool]) -> bool {
     let absent = |tool: &Tool| Some((tool.required, tool.absent()?));
     let Some((required, sentence)) = needs.iter().find_map(absent) else { return true };
     let everything = env::var("TENURE_REQUIRE").is_ok_and(|what| what == "all");
     assert!(!(everything && required), "TENURE_REQUIRE=all, but {sentence}");
-    // The runner of tests hides what is printed with macros.
+    // The test runner captures the output of `println!`.
     let _ = writeln!(io::stderr(), "SKIPPED {sentence}");
     false
 }
@@ -128,7 +128,7 @@ fn in_place(path: &str) -> Option<PathBuf> {
     Some(PathBuf::from(path)).filter(|file| file.is_file())
 }
 
-/// Debian keeps libraries in a folder for each kind of processor, others do not.
+/// Debian has a folder of libraries for each architecture, other systems do not.
 fn in_libraries(library: &str) -> Option<PathBuf> {
     let roots = ["/usr/lib", "/usr/lib64", "/usr/local/lib"].map(PathBuf::from);
     let below = roots.iter().filter_map(|root| fs::read_dir(root).ok()).flatten();
@@ -142,14 +142,14 @@ mod tests {
     use super::{Tool, have, tools};
 
     #[test]
-    fn what_is_here_is_found() {
+    fn an_installed_tool_is_found() {
         assert!(Tool::program("sh", "dash").found().is_some());
         assert!(Tool::program("no-such-program", "none").found().is_none());
         assert!(Tool::library("no-such-folder/library.so", "none").found().is_none());
     }
 
     #[test]
-    fn what_nobody_has_to_have_is_skipped() {
+    fn a_test_without_an_optional_tool_is_skipped() {
         assert!(have(&[Tool::program("sh", "dash")]));
         assert!(!have(&[Tool::program("no-such-program", "none").not_required()]));
     }

@@ -1,5 +1,5 @@
-# Kills what its starter has left behind, and removes the starter's folders: all that are named.
-# An order is a line, `watch PID` or `forget PID`. The starter has ended when there is no line left.
+# Kills the processes that its parent leaves behind, and removes the parent's folders: its arguments.
+# Each line of input is `watch PID` or `forget PID`. The input ends when the parent has ended.
 trap '' HUP INT TERM
 pids=' '
 while read -r order pid; do
@@ -11,5 +11,5 @@ done
 for pid in $pids; do
     kill -KILL "$pid"
 done
-# What was killed may need a moment until it writes no more.
+# A killed process may still write for a moment.
 rm -rf -- "$@" || { sleep 1; rm -rf -- "$@"; }

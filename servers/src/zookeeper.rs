@@ -1,4 +1,4 @@
-//! ZooKeeper: one server alone, or several that are one ensemble.
+//! ZooKeeper: a single server, or an ensemble of several.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpStream};
@@ -13,21 +13,22 @@ use crate::port::Port;
 use crate::process::Process;
 use crate::{Certificates, Deployment, Result, Store, Tool};
 
-/// What runs it.
+/// The Java runtime.
 pub const JAVA: Tool = Tool::program("java", "default-jre-headless");
 /// The server, 3.8 in Debian 12.
 pub const ZOOKEEPER: Tool = Tool::file("/usr/share/java/zookeeper.jar", "zookeeper");
 
-/// Everything that the server's own archive needs is named in it, but for what it logs with, and a part of what speaks TLS.
+/// The class path. The server's archive names its libraries, except those for logs and some for
+/// TLS.
 const CLASSES: &str = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar:/usr/share/java/netty-codec.jar";
-/// How long a server may take to say what it is.
+/// Time limit of an answer.
 const ANSWER_MAX: Duration = Duration::from_millis(500);
-/// A server's unit of time. A session lives at least this long.
+/// The tick of a server, which is also the shortest session.
 const TICK_MS: &str = "500";
-/// The longest that a session may live: twenty ticks of a server where nothing is set.
+/// The longest session: twenty ticks, as by default.
 const SESSION_MAX_MS: &str = "40000";
 
-/// Each with its variable.
+/// The deployments of this module.
 pub(crate) const DEPLOYMENTS: [Deployment; 3] = [
     Deployment {
         name: "zookeeper",
@@ -49,42 +50,42 @@ pub(crate) const DEPLOYMENTS: [Deployment; 3] = [
     },
 ];
 
-/// Servers that are one ensemble. Dropping it kills them and removes their folders.
+/// An ensemble of servers. Dropping it kills them and removes their folders.
 #[derive(Debug)]
 pub struct Ensemble {
     servers: Vec<Server>,
     certificates: Option<Certificates>,
 }
 
-/// One process of ZooKeeper.
+/// A server: one process of ZooKeeper.
 #[derive(Debug)]
 pub struct Server {
     process: Process,
     client: Port,
-    /// Where clients speak TLS.
+    /// The port with TLS.
     secure: Option<Port>,
     _peers: Option<[Port; 2]>,
     folder: Folder,
 }
 
-/// What a server is to the others of its ensemble.
+/// The role of a server in its ensemble.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// There are no others.
+    /// The only server.
     Alone,
-    /// It takes the writes.
+    /// The server that executes writes.
     Leader,
-    /// It passes them on, and answers reads from what it knows.
+    /// A server that forwards writes and answers reads by itself.
     Follower,
 }
 
 impl Ensemble {
-    /// So many servers.
+    /// Starts this number of servers.
     pub fn of(count: usize) -> Result<Self> {
         Self::start(count, None)
     }
 
-    /// One server that speaks TLS, too, and wants to see a certificate there.
+    /// Starts one server with a second port for TLS, which requires a client certificate.
     pub fn with_tls() -> Result<Self> {
         Self::start(1, Some(Certificates::new()?))
     }
@@ -116,7 +117,7 @@ impl Ensemble {
         });
         let servers = servers.collect::<Result<_>>()?;
         let ensemble = Self { servers, certificates };
-        // Servers of an ensemble wait for each other.
+        // Servers of an ensemble wait for each other, so they start concurrently.
         thread::scope(|scope| {
             let starting: Vec<_> =
                 ensemble.servers.iter().map(|server| scope.spawn(|| server.restart())).collect();
@@ -131,13 +132,13 @@ impl Ensemble {
         &self.servers
     }
 
-    /// The server that takes the writes, as soon as there is one.
+    /// Waits for a leader, and returns it.
     pub fn leader(&self) -> Result<&Server> {
         let leads = |server: &&Server| matches!(server.role(), Ok(Role::Alone | Role::Leader));
         until(|| self.servers.iter().find(leads).ok_or_else(|| "No server leads.".into()))
     }
 
-    /// A server that passes writes on.
+    /// Waits for a follower, and returns it.
     pub fn follower(&self) -> Result<&Server> {
         let follows = |server: &&Server| server.role() == Ok(Role::Follower);
         until(|| self.servers.iter().find(follows).ok_or_else(|| "No server follows.".into()))
@@ -163,58 +164,58 @@ impl Store for Ensemble {
 }
 
 impl Server {
-    /// Where clients find it.
+    /// The port for clients.
     pub fn port(&self) -> u16 {
         self.client.number()
     }
 
-    /// Where clients that speak TLS find it.
+    /// The port for clients with TLS.
     pub fn secure_port(&self) -> Option<u16> {
         self.secure.as_ref().map(Port::number)
     }
 
-    /// Where everything is that it writes.
+    /// The folder of its configuration, log and data.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// The number of its process, while that runs.
+    /// The pid of its process, while the process runs.
     pub fn pid(&self) -> Result<u32> {
         self.process.pid()
     }
 
-    /// Ends it as a power cut would. It keeps its ports and its folder.
+    /// Kills the process. The server keeps its ports and its folder.
     pub fn kill(&self) -> Result<()> {
         self.process.kill()
     }
 
-    /// Starts it, and waits until it serves, which it does when a majority of its ensemble runs.
+    /// Starts the server, and waits until it serves. That needs a majority of its ensemble.
     pub fn restart(&self) -> Result<()> {
         self.process.start(|| {
             self.role()?;
-            // The port for TLS is opened behind the other one.
+            // The server opens the port for TLS after the other one.
             let Some(secure) = &self.secure else { return Ok(()) };
             let open = TcpStream::connect((Ipv4Addr::LOCALHOST, secure.number()));
             open.map(drop).map_err(|error| format!("Its port for TLS is not open: {error}."))
         })
     }
 
-    /// Starts it, without waiting for its ensemble.
+    /// Starts the server without waiting for its ensemble.
     pub fn begin(&self) -> Result<()> {
         self.process.start(|| self.ask("ruok").map(drop))
     }
 
-    /// Takes its processor away.
+    /// Freezes the process.
     pub fn freeze(&self) -> Result<()> {
         self.process.freeze()
     }
 
-    /// Lets it go on.
+    /// Resumes the process.
     pub fn thaw(&self) -> Result<()> {
         self.process.thaw()
     }
 
-    /// What it is now; an error while it does not serve.
+    /// Returns its role, or an error while it does not serve.
     pub fn role(&self) -> Result<Role> {
         let said = self.ask("srvr")?;
         match said.lines().find_map(|line| line.strip_prefix("Mode: ")) {
@@ -225,7 +226,7 @@ impl Server {
         }
     }
 
-    /// What it answers to one of its words of four letters, such as `cons`: who is connected.
+    /// Sends a command of four letters, such as `cons` for its connections, and returns the answer.
     pub fn ask(&self, word: &str) -> Result<String> {
         let answer = || -> std::io::Result<String> {
             let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port()))?;
@@ -239,7 +240,8 @@ impl Server {
     }
 }
 
-/// A small server that forgets nothing a crash of its process does, and flushes nothing to its disk.
+/// Returns the command of a small server. Its data survives a kill, but it does not wait for the
+/// disk.
 fn command(id: usize, client: &Port, folder: &Folder, more: &str) -> Result<Command> {
     let data = folder.path().display();
     let settings = format!(
@@ -253,20 +255,20 @@ fn command(id: usize, client: &Port, folder: &Folder, more: &str) -> Result<Comm
     let mut command = Command::new("java");
     command.args(["-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]);
     command.args(["-Dzookeeper.extendedTypesEnabled=true", "-Dzookeeper.forceSync=no"]);
-    // Without a majority it serves those who only read.
+    // Without a majority the server still accepts read-only clients.
     command.arg("-Dreadonlymode.enabled=true");
     command.args(["-cp", CLASSES, "org.apache.zookeeper.server.quorum.QuorumPeerMain"]);
     command.arg(settings);
     Ok(command)
 }
 
-/// The settings for a port where it speaks TLS and wants to see a certificate that its authority signed.
+/// Returns the settings for a port with TLS that requires a client certificate.
 fn speak_tls(port: &Port, certificates: &Certificates, folder: &Folder) -> Result<String> {
     let read = |path: &Path| {
         std::fs::read_to_string(path)
             .map_err(|error| format!("{} cannot be read: {error}.", path.display()))
     };
-    // It wants both in one file.
+    // The server reads key and certificate from one file.
     let own = read(&certificates.server_key())? + &read(&certificates.server())?;
     let own = folder.write("server-and-key.pem", &own)?;
     Ok(format!(

@@ -1,11 +1,11 @@
-//! A MongoDB of a test is what was asked for, and takes what tests do to it.
+//! The servers of MongoDB have their setup, and survive the failures that tests cause.
 
 #![cfg(unix)]
 
 use tenure_servers::have;
 use tenure_servers::mongodb::{MONGOD, Members, Server, Setup, doc};
 
-/// A write that a majority has.
+/// Writes with confirmation by a majority.
 fn write(server: &Server) -> Result<(), String> {
     let safely = doc! { "w": "majority", "j": true, "wtimeout": 10_000 };
     let insert = doc! { "insert": "records", "documents": [{}], "writeConcern": safely };
@@ -47,7 +47,7 @@ fn a_server_alone_has_no_set() {
 }
 
 #[test]
-fn commands_fail_as_they_are_told_to() {
+fn commands_fail_by_the_fail_point() {
     if !have(&[MONGOD]) {
         return;
     }
@@ -65,7 +65,7 @@ fn commands_fail_as_they_are_told_to() {
 }
 
 #[test]
-fn a_limited_user_is_all_that_gets_in() {
+fn only_the_limited_user_gets_in() {
     if !have(&[MONGOD]) {
         return;
     }

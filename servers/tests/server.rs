@@ -1,4 +1,4 @@
-//! One server: set up, asked, frozen, killed, started again, and gone at the end.
+//! A server of Redis: setup, commands, freeze, kill, restart, and its end.
 #![cfg(unix)]
 
 use std::fs;
@@ -62,7 +62,7 @@ fn a_client_keeps_its_connection() -> Result<()> {
 }
 
 #[test]
-fn a_killed_server_forgets_unless_it_is_told_not_to() -> Result<()> {
+fn a_killed_server_loses_its_data_without_a_log() -> Result<()> {
     if !have(&[REDIS]) {
         return Ok(());
     }
@@ -98,7 +98,7 @@ fn a_server_may_be_stopped_politely() -> Result<()> {
 }
 
 #[test]
-fn a_frozen_server_says_nothing_until_it_thaws() -> Result<()> {
+fn a_frozen_server_does_not_answer_until_it_thaws() -> Result<()> {
     if !have(&[REDIS]) {
         return Ok(());
     }
@@ -131,7 +131,7 @@ fn a_frozen_server_says_nothing_until_it_thaws() -> Result<()> {
 }
 
 #[test]
-fn a_user_may_do_what_an_engine_does_and_no_more() -> Result<()> {
+fn a_user_has_exactly_the_rights_of_an_engine() -> Result<()> {
     if !have(&[REDIS]) {
         return Ok(());
     }
@@ -182,7 +182,7 @@ fn a_user_may_do_what_an_engine_does_and_no_more() -> Result<()> {
 }
 
 #[test]
-fn a_password_is_wanted() -> Result<()> {
+fn a_password_is_required() -> Result<()> {
     if !have(&[REDIS]) {
         return Ok(());
     }
@@ -197,7 +197,7 @@ fn a_password_is_wanted() -> Result<()> {
 }
 
 #[test]
-fn a_certificate_is_shown_and_wanted() -> Result<()> {
+fn a_server_shows_and_requires_a_certificate() -> Result<()> {
     let ask = |port: u16, more: &[&Path]| {
         let mut openssl = Command::new("openssl");
         openssl.args(["s_client", "-brief", "-verify_return_error", "-verify_ip", "127.0.0.1"]);
@@ -232,14 +232,14 @@ fn a_certificate_is_shown_and_wanted() -> Result<()> {
     Ok(())
 }
 
-/// What a program says to an input that stays open until it has said something, or ended.
+/// Returns the output of a program. Its input stays open until it prints something, or ends.
 fn talk(command: &mut Command, input: &str) -> String {
     use std::io::{BufRead as _, BufReader, Write as _};
     use std::process::Stdio;
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn().expect("it is installed");
     let mut stdin = child.stdin.take().expect("it was asked for");
-    // It may have ended already.
+    // Fails if the program has ended already.
     let _ = stdin.write_all(input.as_bytes());
     let mut line = String::new();
     let mut stdout = BufReader::new(child.stdout.take().expect("it was asked for"));
@@ -262,7 +262,7 @@ fn a_server_listens_at_a_socket() -> Result<()> {
 }
 
 #[test]
-fn a_bad_setting_is_told_with_the_log() -> Result<()> {
+fn an_error_about_a_bad_setting_contains_the_log() -> Result<()> {
     if !have(&[REDIS]) {
         return Ok(());
     }

@@ -1,11 +1,11 @@
-//! Servers that belong together: masters apart, sentinels over a master, a cluster.
+//! Deployments of several servers: independent masters, sentinels, a cluster.
 #![cfg(unix)]
 
 use tenure_servers::redis::{Cluster, Masters, REDIS, Sentinels, Server, Setup};
 use tenure_servers::{Result, have};
 
 #[test]
-fn masters_know_nothing_of_each_other() -> Result<()> {
+fn masters_are_independent() -> Result<()> {
     if !have(&[REDIS]) {
         return Ok(());
     }
@@ -84,7 +84,7 @@ fn a_cluster_moves_a_slot_step_by_step() -> Result<()> {
 }
 
 #[test]
-fn a_cluster_may_want_a_password() -> Result<()> {
+fn a_cluster_may_require_a_password() -> Result<()> {
     if !have(&[REDIS]) {
         return Ok(());
     }

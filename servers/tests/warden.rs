@@ -1,4 +1,4 @@
-//! No server outlives the process that started it, however that process ends.
+//! No server outlives the process that started it, in whatever way that process ends.
 #![cfg(unix)]
 
 use std::io::{BufRead as _, BufReader};
@@ -10,12 +10,12 @@ use std::{env, fs, process, thread};
 use tenure_servers::redis::{REDIS, Server, Setup};
 use tenure_servers::{Result, have};
 
-/// Says that this process is the one that starts servers, and how it is to end.
+/// The variable that makes this process the starter, and says how it ends.
 const END: &str = "TENURE_SERVERS_TEST_END";
-/// How long a warden may take.
+/// Time limit of the warden.
 const GONE_MAX: Duration = Duration::from_secs(20);
 
-/// A server that a process has left behind, as it was told by it.
+/// A server that the starter left behind, as it reported it.
 struct Left {
     pid: String,
     folder: String,
@@ -29,9 +29,9 @@ fn servers_end_with_their_process() {
     for end in ["return", "exit", "kill", "group"] {
         let mut starter = start(end);
         let output = starter.stdout.take().expect("it was asked for");
-        // Held to the end: the starter could not say what it says after that.
+        // Keeps the pipe open: without it the starter could not print its later lines.
         let mut output = BufReader::new(output);
-        let left = told(&mut output);
+        let left = reported(&mut output);
         if ["kill", "group"].contains(&end) {
             for one in &left {
                 assert!(is_there(one), "{end}: it runs until its starter is killed");
@@ -49,7 +49,7 @@ fn servers_end_with_their_process() {
     }
 }
 
-/// Not a test: the process that starts servers. It has them in a thread that ends before it does.
+/// Not a test, but the starter: a process that starts servers in a thread that ends before it.
 #[test]
 fn starter() -> Result<()> {
     let Ok(end) = env::var(END) else { return Ok(()) };
@@ -83,7 +83,7 @@ fn start(end: &str) -> Child {
     starter.spawn().expect("this program can be started again")
 }
 
-fn told(output: &mut BufReader<ChildStdout>) -> Vec<Left> {
+fn reported(output: &mut BufReader<ChildStdout>) -> Vec<Left> {
     let lines = output.lines().map(|line| line.expect("it is text"));
     let left = lines.filter_map(|line| Some(line.split_once("left ")?.1.to_string()));
     let left = left.take_while(|line| line != "all").map(|line| {
@@ -95,7 +95,7 @@ fn told(output: &mut BufReader<ChildStdout>) -> Vec<Left> {
     left
 }
 
-/// Whether anything is left: the process, its folder, or the folder around that.
+/// Whether the process, its folder or the parent folder is left.
 fn is_there(left: &Left) -> bool {
     let folder = Path::new(&left.folder);
     let command = fs::read(format!("/proc/{}/cmdline", left.pid)).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! A ZooKeeper of a test serves when it is started, and again after what tests do to it.
+//! The servers of ZooKeeper serve when they are started, and again after failures.
 
 #![cfg(unix)]
 

@@ -1,7 +1,8 @@
-//! A nightly job is started on three machines, and runs on one.
+//! A nightly job that starts on three machines and runs on one.
 //!
-//! Each machine's cron fires at about the same time. Whoever counts first has the night; a machine whose
-//! clock is late finds it counted already. The lock sees to it that two nights never overlap.
+//! The cron of each machine fires at about the same time. The first machine that counts runs the
+//! job. A machine with a late clock finds the night counted. The lock keeps two nights from
+//! overlapping.
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 async fn nightly(locks: Locks, machine: &str) -> Result<bool> {
     let night = locks.counter("nightly/2026-11-21").window(DAY).limit(1);
     if !night.add(1).await?.allowed {
-        println!("{machine}: somebody else has this night");
+        println!("{machine}: another machine has this night");
         return Ok(false);
     }
     let guard = locks.mutex("nightly").note(machine).lock().await?;

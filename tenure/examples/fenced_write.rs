@@ -1,7 +1,7 @@
-//! A holder sleeps through its lease, wakes up, and writes: the ledger refuses it.
+//! A holder sleeps through its lease and then writes. The ledger refuses the write.
 //!
-//! The lock cannot stop a program that is paused between its check and its write. The token can: it is
-//! above that of every earlier holder, and the ledger takes no write with an older one.
+//! A lock cannot stop a program that is paused between its check and its write. The token can:
+//! every later holder has a greater one, and the ledger refuses writes with an older token.
 
 use std::sync::Mutex;
 
@@ -12,7 +12,7 @@ use tenure::{Guard, Result};
 struct Ledger(Mutex<(u64, Vec<&'static str>)>);
 
 impl Ledger {
-    /// Tells the ledger of a new holder, before it reads anything.
+    /// Raises the newest token before the holder's first read.
     fn claim(&self, token: u64) -> bool {
         let mut ledger = self.0.lock().unwrap();
         let newest = token >= ledger.0;
@@ -39,7 +39,7 @@ async fn main() -> Result<()> {
     let sleepy: Guard = locks.mutex("ledger").lock().await?;
     assert!(ledger.claim(sleepy.token()));
 
-    // While it sleeps, its lease ends; here an operator takes its ticket out.
+    // Its lease ends while it sleeps: here an operator removes its ticket.
     locks.force_unlock("ledger", sleepy.id()).await?;
     let brisk = locks.mutex("ledger").lock().await?;
     assert!(ledger.claim(brisk.token()));
@@ -48,6 +48,6 @@ async fn main() -> Result<()> {
     let refused = !ledger.write(sleepy.token(), "paid 10 again");
     println!("the sleeper's write with token {} is refused: {refused}", sleepy.token());
     assert!(refused);
-    println!("and its release says so: {}", sleepy.release().await.unwrap_err());
+    println!("and its release fails: {}", sleepy.release().await.unwrap_err());
     brisk.release().await
 }

@@ -1,7 +1,7 @@
-//! Three workers, one leader; the leader is broken by an operator, and the next one takes over.
+//! Three workers elect a leader. An operator removes the leader, and the next worker takes over.
 //!
-//! The leader's work is stopped *before* its seat is given up, so there are never two. The note tells
-//! everyone else where the leader is.
+//! The work of a leader stops *before* its successor is elected, so there are never two leaders.
+//! The note contains the address of the leader.
 
 use tenure::{LeaseHandle, Locks, Result};
 use tokio::sync::mpsc;
@@ -16,8 +16,8 @@ async fn worker(
         .run(|term: LeaseHandle| {
             let led = led.clone();
             async move {
-                // Nobody listens once the story is over.
-                let _over = led.send((address, term.token()));
+                // Fails only after the example has ended.
+                let _ = led.send((address, term.token()));
                 std::future::pending::<()>().await;
             }
         })
@@ -38,7 +38,7 @@ async fn main() -> Result<()> {
         println!("{address} leads in term {token}");
         assert!(token > last, "terms are numbered upwards");
         last = token;
-        let leader = locks.election("scheduler").leader().await?.expect("somebody leads");
+        let leader = locks.election("scheduler").leader().await?.expect("there is a leader");
         assert_eq!(&*leader.note, address);
         locks.break_ticket("scheduler", leader.id).await?;
     }

@@ -1,4 +1,4 @@
-//! Five requests per second for each user, counted in one place for all servers.
+//! A rate limit of five requests per second for each user, shared by all servers.
 
 use std::time::Duration;
 

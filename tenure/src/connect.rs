@@ -4,12 +4,17 @@ use tenure_core::{Locks, Result};
 
 use crate::registry::open;
 
-/// The locks of the store that this URL names.
+/// Connects to the store of a URL, and returns its locks.
 ///
 #[doc = include_str!("urls.md")]
 ///
-/// The options of a URL stand behind a question mark: `redis://localhost?prefix=shop&timeout=1s`. They are in the README
-/// of each engine, and in [`registry::REGISTER`](crate::registry::REGISTER).
+/// Options follow a question mark: `redis://localhost?prefix=shop&timeout=1s`. The README of each
+/// engine lists them.
+///
+/// # Errors
+///
+/// `Invalid` if the URL is malformed, `Unsupported` if the feature of its engine is not enabled,
+/// `Rejected` if the store refuses, `Unavailable` if it does not answer.
 pub async fn connect(url: impl AsRef<str>) -> Result<Locks> {
     open(url.as_ref()).await.map(|opened| opened.locks)
 }

@@ -1,10 +1,12 @@
-//! Distributed locks that tell when they are lost, with fencing tokens, over the stores people already run.
+//! Distributed locks with fencing tokens that report their loss, over files, Redis, MongoDB, etcd
+//! or ZooKeeper.
 //!
-//! From the top, there are three types:
+//! There are three kinds of types:
 //!
-//! * [`Locks`] are the locks of one store; [`connect()`] gives them.
-//! * A primitive is what is locked, such as a [`Mutex`]; `Locks` makes it, and it is its own builder.
-//! * A [`Guard`] is a lock that is held, until it is released, dropped or lost; only a guard has a token.
+//! * [`Locks`] are the locks of one store. [`connect()`] returns them.
+//! * A primitive is one lock, such as a [`Mutex`]. `Locks` creates it, and it is its own builder.
+//! * A [`Guard`] is a lock that is held, until it is released, dropped or lost. Only a guard has a
+//!   token.
 //!
 //! ```
 //! # #[tokio::main]
@@ -18,47 +20,50 @@
 //! # }
 //! ```
 //!
-//! | wanted | is |
+//! | need | type |
 //! |---|---|
 //! | one holder at a time | [`Mutex`] |
 //! | many readers or one writer | [`RwLock`]; its writer is the mutex of the same key |
-//! | k of n | [`Semaphore`] |
-//! | several at once, without deadlock | [`MultiLock`] |
+//! | at most k holders | [`Semaphore`] |
+//! | several locks at once, without deadlock | [`MultiLock`] |
 //! | one leader | [`Election`] |
-//! | numbers that nobody else gets | [`Sequence`] |
-//! | so many per second | [`Counter`] |
-//! | who holds, who waits, what happens | [`Locks::line`], [`Locks::keys`], [`Locks::watch_prefix`] |
-//! | to end somebody's hold | [`Locks::break_ticket`] |
-//! | writes that an old holder cannot make | [`fencing`]; for data in the lock's own etcd or ZooKeeper `etcd::StillHeld` and `zookeeper::StillHeld` |
+//! | unique numbers | [`Sequence`] |
+//! | a rate limit | [`Counter`] |
+//! | holders, waiters, events | [`Locks::line`], [`Locks::keys`], [`Locks::watch_prefix`] |
+//! | to end the hold of another program | [`Locks::break_ticket`] |
+//! | writes no old holder can make | [`fencing`], `etcd::StillHeld`, `zookeeper::StillHeld` |
 //! | no async | [`Locks::blocking`] |
 //!
-//! Every future that takes a lock can be given to `tokio::spawn`, and dropping one at any point leaves nothing
-//! behind. None of them needs a particular runtime.
+//! All futures that acquire a lock are `Send` and `'static`, so `tokio::spawn` accepts them. They
+//! are cancel-safe: a dropped future leaves its line. They need no particular runtime.
 //!
-//! **No lock can stop a program that does not look.** A program may be paused between its check and its
-//! write for longer than any lease. Only a resource that refuses old [tokens](LeaseHandle::token) is safe from that:
-//! [`fencing`] says which of them it may refuse.
+//! **No lock can stop a program that does not check it.** A program may be paused between its check
+//! and its write for longer than any lease. Only a resource that refuses old
+//! [tokens](LeaseHandle::token) is safe from that. [`fencing`] says which tokens it may refuse.
 //!
 //! # Features
 //!
-//! * `file`, `redis`: the engines; both are on by default.
-//! * `mongodb`, `etcd`, `zookeeper`: their engines, which bring clients of some size.
-//! * `zookeeper-tls`: `zookeepers://`, for which ZooKeeper's client brings a second provider of cryptography (aws-lc) beside ring.
-//!   A program that makes rustls configurations of its own then has to say which provider they use.
-//! * `all`: every engine, as the command `tenure` has them.
+//! * `file`, `redis`: these engines; both are on by default.
+//! * `mongodb`, `etcd`, `zookeeper`: these engines, which have large dependencies.
+//! * `zookeeper-tls`: `zookeepers://`. The client of ZooKeeper brings a second provider of
+//!   cryptography (aws-lc) beside ring. A program that builds its own rustls configurations then
+//!   has to choose the provider explicitly.
+//! * `all`: all engines, as the command `tenure` has them.
 //! * `fence-redis`: [fences](mod@fence) for data in Redis; on by default.
 //! * `fence-mongodb`: [fences](mod@fence) for documents in MongoDB.
 //! * `metrics`: counts and durations through the `metrics` façade: see [`Locks`].
-//! * `serde`: what users see can be written, and keys, ids and shares can be read.
+//! * `serde`: public data types implement `Serialize`; keys, ids and shares implement
+//!   `Deserialize`.
 
 mod connect;
 mod memory;
+#[doc(hidden)] // For the command `tenure` alone. Not a part of the public API.
 pub mod registry;
 
 #[doc = include_str!("../FENCING.md")]
 pub mod fencing {}
 
-/// What README shows compiles and runs.
+/// Compiles and runs the examples of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 struct Readme;
@@ -73,7 +78,7 @@ pub use tenure_core::{
     TokenDurability, Warning, Watch, WatchEvent, Window, WriteGuard, blocking, event,
 };
 
-/// Writes that an old holder cannot make, in the stores where users keep their data, for locks of any store.
+/// Fences: guarded writes to your own data in Redis or MongoDB, for locks of any store.
 pub mod fence {
     /// Writes to MongoDB.
     #[cfg(feature = "fence-mongodb")]
@@ -83,40 +88,43 @@ pub mod fence {
     pub use tenure_fence_redis as redis;
 }
 
-/// What etcd has beside its locks: [`StillHeld`](etcd::StillHeld) makes a transaction of your own one that is done only while a lock
-/// is held.
+/// More of etcd: [`StillHeld`](etcd::StillHeld) makes a transaction of your own depend on a held
+/// lock.
 #[cfg(feature = "etcd")]
 pub mod etcd {
     pub use tenure_etcd::StillHeld;
 }
 
-/// Settings of the file engine, for [`FileStore`](engine::FileStore).
+/// More of the file engine: the settings of a [`FileStore`](engine::FileStore).
 #[cfg(feature = "file")]
 pub mod file {
     pub use tenure_file::Settings;
 }
 
-/// MongoDB beside its locks: locks on [documents](mongodb::documents) of your own, and a client that is there already.
+/// More of MongoDB: locks on your own [documents](mongodb::documents), and locks over a client that
+/// you already have.
 #[cfg(feature = "mongodb")]
 pub mod mongodb {
     pub use tenure_mongodb::{ClientOptions, Settings, connect_over, connect_with, documents};
 }
 
-/// Redis beside its locks: a [`RedLock`](redis::RedLock), and its [`QuorumHealth`](redis::QuorumHealth), which tells how each server answered last.
+/// More of Redis: a [`RedLock`](redis::RedLock), and its [`QuorumHealth`](redis::QuorumHealth) with
+/// the last answer of each server.
 #[cfg(feature = "redis")]
 pub mod redis {
     pub use tenure_core::layers::{NodeHealth, QuorumHealth};
     pub use tenure_redis::RedLock;
 }
 
-/// What ZooKeeper has beside its locks: [`StillHeld`](zookeeper::StillHeld) makes a `multi` of your own one that is done only while a
-/// lock is held.
+/// More of ZooKeeper: [`StillHeld`](zookeeper::StillHeld) makes a `multi` of your own depend on a
+/// held lock.
 #[cfg(feature = "zookeeper")]
 pub mod zookeeper {
     pub use tenure_zookeeper::StillHeld;
 }
 
-/// For authors of engines, and for those who put engines together themselves.
+/// The contract of an engine, the engines, and the layers around them. Engines over a server also
+/// use the crate `tenure-kit`.
 pub mod engine {
     pub use tenure_core::layers::{
         AnyEngine, Layer, NodeHealth, OnRuntime, Operation, Quorum, QuorumHealth, Retry,
@@ -128,7 +136,6 @@ pub mod engine {
     pub use tenure_core::{line, wake};
     #[cfg(feature = "file")]
     pub use tenure_file::FileStore;
-    pub use tenure_kit as kit;
     #[cfg(feature = "mongodb")]
     pub use tenure_mongodb::MongoStore;
     #[cfg(feature = "redis")]

@@ -1,4 +1,4 @@
-//! Stores in the memory of this process, by their names.
+//! Named stores in the memory of this process.
 
 use std::collections::HashMap;
 use std::future::ready;
@@ -7,7 +7,7 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 use tenure_core::{Locks, Memory, Result};
 use tenure_kit::registry::{EngineDescriptor, OpenedStore, Scheme, Visibility};
 
-/// What the engine for memory is.
+/// The description of the engine.
 pub(crate) const DESCRIPTION: EngineDescriptor = EngineDescriptor {
     name: "memory",
     schemes: &[Scheme {

@@ -1,4 +1,4 @@
-//! The registry of engines: connecting, help, completions and documentation use this list.
+//! The registry of engines, from which connecting, help, shell completion and documents follow.
 
 use tenure_core::{Error, Locks, Result};
 use tenure_kit::options::nearest;
@@ -7,11 +7,11 @@ use tenure_kit::url::Url;
 
 use crate::memory;
 
-/// Registers engines, one a line: feature, crate, and the schemes that name the feature in a build
-/// without it.
+/// One line for each engine: its feature, its crate, and its schemes, which are known even without
+/// the feature.
 macro_rules! engines {
     ($($feature:literal $engine:ident $($scheme:literal)+;)*) => {
-        /// The descriptions of the engines in this build.
+        /// The descriptions of all engines of this program.
         pub static REGISTER: &[&EngineDescriptor] = &[
             $(#[cfg(feature = $feature)] &$engine::DESCRIPTION,)*
             &memory::DESCRIPTION,
@@ -34,12 +34,16 @@ engines! {
 ///
 /// # Errors
 ///
-/// Fails if no engine of this build has the scheme.
+/// No engine of this program has the scheme.
 pub fn engine_of(url: &str) -> Result<&'static EngineDescriptor> {
     engine_beside(&[], url)
 }
 
-/// The same for a program that handles further schemes itself; the error names these, too.
+/// Returns the engine of a URL, for a program that also has schemes of its own.
+///
+/// # Errors
+///
+/// No engine of this program has the scheme. The error also names the program's own schemes.
 pub fn engine_beside(own: &[Scheme], url: &str) -> Result<&'static EngineDescriptor> {
     if let Some(port) = port_of_server(own, url) {
         let usual =
@@ -56,17 +60,25 @@ pub fn engine_beside(own: &[Scheme], url: &str) -> Result<&'static EngineDescrip
     REGISTER.iter().find(knows).copied().ok_or_else(|| unknown(own, scheme))
 }
 
-/// Opens the store of a URL, and creates it if its engine creates stores.
+/// Opens the store of a URL. Creates it if its engine creates stores.
+///
+/// # Errors
+///
+/// As [`connect`](crate::connect()).
 pub async fn open(url: &str) -> Result<OpenedStore> {
     (engine_of(url)?.open)(url.to_owned()).await
 }
 
-/// Opens a store for inspection; returns `None` if it does not exist.
+/// Opens the store of a URL for inspection. Returns `None` if there is none, and creates none.
+///
+/// # Errors
+///
+/// As [`connect`](crate::connect()).
 pub async fn look(url: &str) -> Result<Option<Locks>> {
     (engine_of(url)?.look)(url.to_owned()).await
 }
 
-/// Schemes that other clients use for these stores.
+/// Schemes of other clients for these stores, and the scheme here.
 const ELSEWHERE: [(&str, &str); 4] =
     [("http", "etcd"), ("https", "etcds"), ("valkey", "redis"), ("valkeys", "rediss")];
 
@@ -78,7 +90,7 @@ const PORTS: [(u16, &str); 4] =
 fn port_of_server(own: &[Scheme], url: &str) -> Option<u16> {
     let (host, port) = url.split_once(':')?;
     let mut schemes = own.iter().chain(REGISTER.iter().flat_map(|engine| engine.schemes));
-    // `file:6379` is a path; `redis:6379` is how containers name a server.
+    // `file:6379` is a path. `redis:6379` is a server in a network of containers.
     if schemes.any(|scheme| scheme.name == host && !scheme.form.contains("://")) {
         return None;
     }
@@ -162,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn every_scheme_is_the_beginning_of_its_form_and_of_its_example() {
+    fn every_form_and_example_begins_with_its_scheme() {
         for scheme in REGISTER.iter().flat_map(|engine| engine.schemes) {
             let beginning = format!("{}:", scheme.name);
             assert!(scheme.form.starts_with(&beginning), "{}", scheme.form);

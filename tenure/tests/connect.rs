@@ -1,4 +1,4 @@
-//! What a URL opens, and what it says when it opens nothing.
+//! The stores that URLs open, and the errors for URLs that open none.
 
 use tenure::blocking::block_on;
 use tenure::{Error, ErrorKind, Guarantee, connect};
@@ -8,7 +8,7 @@ fn refused(url: &str) -> Error {
 }
 
 #[test]
-fn stores_of_one_name_are_one_and_others_are_not() {
+fn a_name_is_a_store_and_another_name_is_another_store() {
     block_on(async {
         let guard = connect("memory:a").await.unwrap().mutex("k").lock().await.unwrap();
         let same = connect("memory:a").await.unwrap();
@@ -21,7 +21,7 @@ fn stores_of_one_name_are_one_and_others_are_not() {
 }
 
 #[test]
-fn a_url_that_opens_nothing_says_what_would() {
+fn a_wrong_url_gets_an_error_with_a_remedy() {
     for (url, kind, sentence) in [
         (
             "carrier-pigeon://coop",
@@ -39,7 +39,7 @@ fn a_url_that_opens_nothing_says_what_would() {
 }
 
 #[test]
-fn a_password_is_never_told() {
+fn no_error_contains_a_password() {
     for url in [
         "nosuch://user:secret@host/0",
         "user:secret@host",
@@ -56,7 +56,7 @@ fn a_password_is_never_told() {
 }
 
 #[test]
-fn what_a_store_cannot_promise_is_refused() {
+fn a_guarantee_that_the_store_does_not_give_is_refused() {
     let locks = block_on(connect("memory:")).unwrap();
     locks.require(&[Guarantee::Fair, Guarantee::Push, Guarantee::HolderPause]).unwrap();
     let error = locks.require(&[Guarantee::Fair, Guarantee::StoreCrash]).unwrap_err();

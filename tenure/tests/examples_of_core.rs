@@ -1,15 +1,15 @@
-//! Pages of this crate come from `core`, so their examples name what a user of this crate has.
+//! Documentation of this crate comes from `core`, so its examples import the crate `tenure`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Files of items that only authors of engines have, from `tenure_core` itself.
+/// Files whose items this crate does not re-export: their examples import `tenure_core`.
 const OF_CORE_ALONE: [&str; 5] = [
-    "contract/refusal.rs",
+    "background/backoff.rs",
+    "background/spawn.rs",
+    "contract/errors.rs",
     "contract/stale.rs",
-    "keeping/errand.rs",
-    "keeping/uneven.rs",
-    "line/recent.rs",
+    "line/expiring_map.rs",
 ];
 
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
@@ -24,7 +24,7 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
 }
 
 #[test]
-fn no_example_of_a_page_here_names_another_crate() {
+fn no_documented_example_imports_another_crate() {
     let core = Path::new(env!("CARGO_MANIFEST_DIR")).join("../core/src");
     let mut found = Vec::new();
     sources(&core, &mut found);

@@ -1,13 +1,13 @@
-//! Every cell of the README's table about troubles is shown by a test of its own, or has a reason.
+//! Every cell about failures in the README's table has a test or a reason.
 
 use std::fs;
 use std::path::Path;
 
-/// How a cell is shown.
+/// The evidence for a cell.
 enum Shown {
-    /// By this test, in this file.
+    /// This test in this file.
     By(&'static str, &'static str),
-    /// By no test, for this reason.
+    /// No test, for this reason.
     Reason(&'static str),
 }
 
@@ -137,7 +137,7 @@ const CELLS: [(&str, [Shown; 6]); 7] = [
 ];
 
 #[test]
-fn every_cell_about_troubles_has_a_test_or_a_reason() {
+fn every_cell_about_failures_has_a_test_or_a_reason() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let readme = include_str!("../../README.md");
     let table = readme.split("<!-- engines -->\n").nth(1).unwrap();

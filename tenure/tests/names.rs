@@ -1,4 +1,4 @@
-//! What this crate gives can be named by it: in a field, an argument, a signature.
+//! Users can name every type that this crate returns, in a field, an argument or a signature.
 
 #![cfg(feature = "all")]
 
@@ -28,8 +28,8 @@ async fn of_mongodb(url: &str, documents: &Documents) -> Result<MongoStore> {
 }
 
 #[test]
-fn what_is_got_can_be_named() {
-    // It compiles, which is all that is asked.
+fn returned_types_can_be_named() {
+    // It compiles, which is the whole test.
     let _ = (of_a_redlock, of_a_quorum, of_files);
     drop(of_mongodb("mongodb://localhost", &Documents::default()));
 }

@@ -1,14 +1,14 @@
-//! The README's tables are printed from what the engines say of themselves, so that they cannot lie.
+//! The tables of the README agree with the descriptions and guarantees of the engines.
 
 #![cfg(feature = "all")]
 
 use std::fs;
 
 use tenure::blocking::block_on;
-use tenure::engine::kit::registry::Scheme;
 use tenure::engine::{Engine, FileStore, Memory};
 use tenure::registry::REGISTER;
 use tenure::{Guarantees, Liveness, TokenDurability};
+use tenure_kit::registry::Scheme;
 use tenure_servers::deployments;
 
 const HEAD: &str = "\
@@ -55,7 +55,7 @@ const SERVED: [&str; 5] = [
     "TENURE_TEST_ZOOKEEPER_THREE_URL",
 ];
 
-/// What servers promise as they come, each on a store of its own; `None` where there are none.
+/// Returns the guarantees of servers with default settings, or `None` if they are not installed.
 fn served(variable: &str) -> Option<Guarantees> {
     let deployment = deployments().into_iter().find(|one| one.variable == variable)?;
     if !tenure_servers::have(deployment.needs) {
@@ -67,7 +67,7 @@ fn served(variable: &str) -> Option<Guarantees> {
 }
 
 #[test]
-fn the_table_of_engines_is_what_their_profiles_say() {
+fn the_table_of_engines_agrees_with_their_guarantees() {
     let folder = tempfile::tempdir().unwrap();
     let file = FileStore::open(folder.path()).unwrap().guarantees();
     let readme = include_str!("../../README.md");
@@ -88,7 +88,7 @@ fn the_table_of_engines_is_what_their_profiles_say() {
 }
 
 #[test]
-fn the_table_of_urls_is_what_the_register_says() {
+fn the_table_of_urls_agrees_with_the_registry() {
     let row = |scheme: &Scheme| format!("| `{}` | {} |\n", scheme.form, scheme.about);
     let rows: String = REGISTER.iter().flat_map(|engine| engine.schemes).map(row).collect();
     let table = format!("| URL | store |\n|---|---|\n{rows}");
@@ -100,9 +100,9 @@ fn the_table_of_urls_is_what_the_register_says() {
 }
 
 #[test]
-fn every_engine_has_a_page_that_the_readme_names_and_that_has_all_its_options() {
+fn every_engine_has_a_page_with_all_its_options_and_a_link_to_it() {
     let readme = include_str!("../../README.md");
-    // The one in memory is a part of the core.
+    // The engine in memory is a part of the core, and has no page.
     for engine in REGISTER.iter().filter(|engine| engine.name != "memory") {
         let name = engine.name;
         let path = format!("engines/{name}/README.md");

@@ -1,9 +1,9 @@
-//! Every scheme of the register reads its URLs by the same grammar, and says the same of what is wrong.
+//! All schemes of the registry read their URLs by one grammar, and report the same errors.
 
 use tenure::blocking::block_on;
-use tenure::engine::kit::options::listed;
 use tenure::registry::{REGISTER, open};
 use tenure::{Error, ErrorKind};
+use tenure_kit::options::listed;
 
 fn refused(url: &str) -> Error {
     let error = block_on(open(url)).map(drop).unwrap_err();
@@ -12,14 +12,14 @@ fn refused(url: &str) -> Error {
     error
 }
 
-/// The example of a scheme, with more options.
+/// Appends options to the example of a scheme.
 fn with(example: &str, options: &str) -> String {
     let between = if example.contains('?') { '&' } else { '?' };
     format!("{example}{between}{options}")
 }
 
 #[test]
-fn an_option_that_is_none_is_told_with_those_that_are() {
+fn an_unknown_option_gets_an_error_with_the_known_ones() {
     for engine in REGISTER {
         for scheme in engine.schemes {
             let sentence = refused(&with(scheme.example, "secret=secret")).to_string();
@@ -31,7 +31,7 @@ fn an_option_that_is_none_is_told_with_those_that_are() {
 }
 
 #[test]
-fn a_typing_error_in_an_option_is_told_with_what_was_meant() {
+fn a_mistyped_option_gets_a_suggestion() {
     for engine in REGISTER {
         for (scheme, option) in engine.schemes.iter().zip(engine.options) {
             let url = with(scheme.example, &format!("{}x=1", option.name));
@@ -53,7 +53,7 @@ fn an_option_that_is_given_twice_is_refused() {
 }
 
 #[test]
-fn a_scheme_that_is_none_is_told_with_what_was_meant() {
+fn an_unknown_scheme_gets_a_suggestion_and_the_known_ones() {
     let schemes = REGISTER.iter().flat_map(|engine| engine.schemes);
     let known: Vec<String> = schemes.map(|scheme| format!("{}:", scheme.name)).collect();
     let there_are = format!("there are {}", known.join(", "));

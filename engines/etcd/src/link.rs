@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use tenure_core::{Error, Result, errors};
-use tenure_kit::{ConnectContext, Connection, Disconnected, Link, Origin, Server};
+use tenure_kit::{ConnectContext, Connection, Link, Origin, Server};
 use tokio::time::{Instant, timeout};
 
 use crate::beats::Beats;
@@ -215,17 +215,5 @@ impl Server for Members {
         } else {
             Error::unavailable(others)
         })
-    }
-
-    async fn ping(&self, open: &Open) -> Result<(), Disconnected> {
-        if answers(&open.wire).await { Ok(()) } else { Err(Disconnected) }
-    }
-
-    fn patience(&self) -> Duration {
-        self.settings.timeout
-    }
-
-    fn silence(&self) -> Error {
-        trouble::silence(&self.settings)
     }
 }

@@ -3,8 +3,10 @@
 use std::fmt::Display;
 use std::io::{self, ErrorKind};
 
+use rustls::{AlertDescription, Error as TlsError};
 use tenure_core::{Error, Loss};
 use tenure_kit::secret::redact;
+use tenure_kit::tls;
 use tenure_kit::url::Address;
 
 use crate::channel::NO_HTTP2;
@@ -31,6 +33,9 @@ const MAJORITY: &str = "more than half of the cluster's members must run and rea
 
 /// What etcd says of a token that is older than the last change of its users and roles.
 const OLD_TOKEN: &str = "revision of auth store is old";
+
+/// The alert of a server that speaks TLS, but not HTTP/2.
+const NO_PROTOCOL: AlertDescription = AlertDescription::NoApplicationProtocol;
 
 /// What a member of these settings, or the way to it, answered.
 pub(crate) fn error(settings: &Settings, status: &Status) -> Error {
@@ -82,7 +87,7 @@ pub(crate) fn error(settings: &Settings, status: &Status) -> Error {
             Error::unavailable(format!("{whom} found no majority for a request{says}: {MAJORITY}"))
         }
         _ if told == STRANGE => strange(settings, settings.addresses()),
-        _ if told == ENDED => distrust(settings, &whom, status.cause()).unwrap_or_else(|| {
+        _ if told == ENDED => refused_later(settings, &whom, status).unwrap_or_else(|| {
             Error::unavailable(format!(
                 "{whom} ended the connection before it answered: is the member running?"
             ))
@@ -140,17 +145,21 @@ pub(crate) fn unreached(member: &Address, error: &io::Error) -> Error {
 /// The port of a member can be reached, and whoever listens there does not come to speak with this client.
 pub(crate) fn unspoken(settings: &Settings, member: &Address, error: &io::Error) -> Error {
     let (whom, why) = (the_member(member), root(error));
-    if let Some(error) = distrust(settings, &whom, &why) {
+    if let Some(error) = tls::certificate_error(&whom, error) {
         return error;
     }
-    let heard = |words: &[&str]| words.iter().any(|words| why.contains(words));
-    if heard(&[NO_HTTP2, "NoApplicationProtocol"]) {
+    let tls_error = tls::tls_error(error);
+    if why == NO_HTTP2 || matches!(tls_error, Some(TlsError::AlertReceived(NO_PROTOCOL))) {
         return strange(settings, member);
     }
     if error.get_ref().is_some_and(<dyn std::error::Error + Send + Sync>::is::<h2::Error>) {
         return ended(settings, member);
     }
-    Error::unavailable(if heard(&["corrupt message", "unexpected handshake message"]) {
+    let is_no_tls = matches!(
+        tls_error,
+        Some(TlsError::InvalidMessage(_) | TlsError::InappropriateHandshakeMessage { .. })
+    );
+    Error::unavailable(if is_no_tls {
         format!(
             "a server answers at {member}, and not by TLS: write etcd:// for etcd without TLS, or {CLIENTS_PORT}"
         )
@@ -169,7 +178,7 @@ pub(crate) fn unspoken(settings: &Settings, member: &Address, error: &io::Error)
 pub(crate) fn at_the_door(settings: &Settings, member: &Address, status: &Status) -> Error {
     match status.message() {
         STRANGE => strange(settings, member),
-        ENDED => distrust(settings, &the_member(member), status.cause())
+        ENDED => refused_later(settings, &the_member(member), status)
             .unwrap_or_else(|| ended(settings, member)),
         _ => error(settings, status),
     }
@@ -208,9 +217,11 @@ fn strange(settings: &Settings, place: impl Display) -> Error {
     ))
 }
 
-/// TLS ended because of a certificate: asking again does not help.
-fn distrust(settings: &Settings, whom: &str, heard: &str) -> Option<Error> {
-    settings.tls.as_ref()?.distrust(whom, heard)
+/// Returns the error to report if a member ended an open connection because of a certificate. With
+/// TLS 1.3 a member looks at the certificate of a client only then.
+fn refused_later(settings: &Settings, server: &str, status: &Status) -> Option<Error> {
+    settings.tls.as_ref()?;
+    tls::certificate_error_in_text(server, status.cause())
 }
 
 /// The last of the causes of an error.

@@ -121,7 +121,7 @@ mod tests {
             ),
             (
                 "etcd://me:12%zzsecret@h",
-                "the password has a % that is not followed by two hexadecimal digits: write %25 for the sign itself",
+                "the password has a % that is not followed by two hexadecimal digits: write %25 for a % itself",
             ),
             (
                 "etcd://me:12?secret@h",

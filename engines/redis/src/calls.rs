@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use redis::{Cmd, RedisResult, Value};
-use tenure_kit::{Call, Disconnected, Room, spawn_and_join};
+use tenure_kit::{Disconnected, Room};
 
+use crate::call::Call;
 use crate::link::{Connection, Link, Master};
 use crate::script::Script;
+use crate::task::spawn_and_join;
 use crate::trouble;
 
 /// A server is told the scripts so often for one call. It may be made to forget them between its being told and the
@@ -29,7 +31,7 @@ pub(crate) async fn send_in(
     room: Room,
     call: &Cmd,
 ) -> RedisResult<Value> {
-    let mut under_way = link.call(connection, room);
+    let mut under_way = Call::new(link, connection, room);
     for _ in 0..TELLS_MAX {
         let told = connection.told.times();
         match ask(link, connection, &mut under_way, call).await {

@@ -18,7 +18,6 @@ use redis::cluster_routing::{
 use redis::{Arg, Cmd, ErrorKind, RedisResult, ServerErrorKind, Value};
 use tenure_core::Result;
 use tenure_kit::limiter::Limiter;
-use tenure_kit::server_facts::Version;
 use tenure_kit::subscriptions::Subscriptions;
 use tenure_kit::url::Address;
 use tokio::runtime::Handle;
@@ -27,6 +26,7 @@ use tokio::time::timeout;
 
 use crate::facts::Facts;
 use crate::script::{Post, Script, Scripts};
+use crate::server_facts::Version;
 use crate::settings::Settings;
 use crate::told::Told;
 use crate::trouble;

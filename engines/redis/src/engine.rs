@@ -12,7 +12,6 @@ use tenure_core::{
     Place, Reason, Result, Ticket, TicketId, TicketState, WaitMode, Wake, Window, errors,
 };
 use tenure_kit::secret::redact;
-use tenure_kit::spawn_and_join;
 use tenure_kit::subscriptions::Subscriptions;
 
 use crate::body;
@@ -23,6 +22,7 @@ use crate::route::{Deployment, Route};
 use crate::script::{Script, Scripts};
 use crate::settings::Settings;
 use crate::store::Store;
+use crate::task::spawn_and_join;
 use crate::trouble;
 use crate::verbs::{Go, Join, Joined, Renew, Renewed};
 

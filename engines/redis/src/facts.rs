@@ -5,21 +5,9 @@ use std::time::Duration;
 
 use redis::{Cmd, FromRedisValue, RedisResult, Value, cmd};
 use tenure_core::{Error, Guarantees, Result};
-use tenure_kit::server_facts::{
-    EvictionPolicy, NamedBy, Persistence, Product, ServerFacts, Version,
-};
 
+use crate::server_facts::{EvictionPolicy, NamedBy, Persistence, ServerFacts, Version};
 use crate::settings::{Name, Settings, Young};
-
-const REDIS: Product = Product {
-    name: "Redis",
-    since: Version(6, 2),
-    needs: "Redis 6.2 or later, or Valkey",
-    to_tell: "INFO and CONFIG GET",
-    to_tell_of_disk: "CONFIG GET",
-    behind_at_times: "while it rewrites its log, and a crash may then lose locks: set no-appendfsync-on-rewrite to no",
-    to_refuse: "set it to noeviction",
-};
 
 /// What INFO and CONFIG said, as far as this user may ask.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -99,8 +87,7 @@ impl Facts {
         let name = &settings.name;
         let by_url = name.is_one();
         // The sentinels may not have agreed yet.
-        let named_by =
-            if by_url { NamedBy::Url("name that, or the sentinels") } else { NamedBy::Servers };
+        let named_by = if by_url { NamedBy::Url } else { NamedBy::Servers };
         if by_url && self.is_sentinel {
             return Err(Error::invalid(format!(
                 "the server {name} is a sentinel, and keeps no locks: write redis+sentinel://{name}/NAME, with the name of the service that it looks after"
@@ -111,7 +98,7 @@ impl Facts {
                 "the server {name} is a part of a cluster: write redis+cluster:// for it"
             )));
         }
-        self.findings.fit(&name.to_string(), &REDIS, named_by)
+        self.findings.fit(&name.to_string(), named_by)
     }
 
     /// For how long it may still have forgotten locks that somebody believes in, `since` it said this.
@@ -144,7 +131,7 @@ impl Facts {
         {
             "maxmemory-policy".clone_into(setting);
         }
-        let mut warnings = findings.warnings(&name.to_string(), &REDIS);
+        let mut warnings = findings.warnings(&name.to_string());
         if u32::from(settings.acks) > self.replicas && !self.is_clustered {
             warnings.push(format!(
                 "the server {name} has {} replicas and every ticket waits for {}: no lock is given until it has more",

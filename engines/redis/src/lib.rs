@@ -27,7 +27,7 @@
 //! | `connect` | how a connection is opened: addresses, TLS, who one is |
 //! | `link` | what the kit's links must know of the server, and what belongs to one connection |
 //! | `store`, `engine` | how the engine is opened, and the nine verbs |
-//! | `facts` | what a start-up check finds: profile, refusals, warnings |
+//! | `facts`, `server_facts` | what a start-up check finds: guarantees, refusals, warnings |
 //! | `trouble` | what went wrong, as a sentence; `secret` keeps passwords out of it |
 //!
 //! An engine adds what only its store has. Here these are:
@@ -35,7 +35,7 @@
 //! | file | what it has |
 //! |---|---|
 //! | `route` | what a deployment does for a verb; `one` and `cluster` do it, `redlock` puts several servers together |
-//! | `calls`, `told`, `acks` | how a script is called, and how replicas acknowledge what it wrote |
+//! | `calls`, `call`, `told`, `acks`, `task` | how a script is called, and how replicas acknowledge what it wrote |
 //! | `verbs` | the three verbs that change a line: the call, the part in a bundle, what the answer means |
 //! | `script`, `body`, `reply`, `letter` | the scripts and what travels to and from them |
 //! | `door`, `sentinel`, `patrol` | how the master is found and followed |
@@ -44,6 +44,7 @@
 mod acks;
 mod body;
 mod bundle;
+mod call;
 mod calls;
 mod cluster;
 mod connect;
@@ -61,8 +62,10 @@ mod route;
 mod script;
 mod secret;
 mod sentinel;
+mod server_facts;
 mod settings;
 mod store;
+mod task;
 mod together;
 mod told;
 mod trouble;

@@ -14,6 +14,7 @@ use tokio::time::timeout;
 
 use crate::acks::Acks;
 use crate::bundle::Bundles;
+use crate::call::{Pinged, Unanswered};
 use crate::door::Door;
 use crate::facts::Facts;
 use crate::letter;
@@ -45,6 +46,7 @@ pub(crate) struct Open {
     pub(crate) facts: Facts,
     pub(crate) since: Instant,
     pub(crate) acks: Acks,
+    unanswered: Unanswered,
     pub(crate) bundles: Bundles,
     pub(crate) told: Told,
     /// Which server it leads to.
@@ -91,6 +93,7 @@ impl Master {
             facts,
             since: Instant::now(),
             acks: Acks::default(),
+            unanswered: Unanswered::new(),
             bundles: Bundles::default(),
             told: Told::default(),
             address: address.into(),
@@ -116,6 +119,12 @@ impl Server for Master {
             }
             opened => opened,
         }
+    }
+}
+
+impl Pinged for Master {
+    fn unanswered(open: &Open) -> &Unanswered {
+        &open.unanswered
     }
 
     async fn ping(&self, open: &Open) -> Result<(), Disconnected> {

@@ -1,10 +1,12 @@
 //! What went wrong, in the words of this project: what to do now, and no passwords.
 
+use std::error::Error as _;
 use std::io;
 use std::time::Duration;
 
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 use tenure_core::{Error, Reason, Result, errors};
+use tenure_kit::tls;
 
 use crate::secret::{said, words};
 use crate::settings::{Name, Settings};
@@ -215,14 +217,19 @@ fn unanswered(settings: &Settings, trouble: &RedisError) -> Error {
         ErrorKind::Parse | ErrorKind::UnexpectedReturnType => Error::unavailable(format!(
             "somebody answers at {name}, and not as Redis does: is it another service's port?"
         )),
-        _ => distrusted(settings, trouble).unwrap_or_else(|| unreached(settings, trouble)),
+        _ => certificate_error(settings, trouble).unwrap_or_else(|| unreached(settings, trouble)),
     }
 }
 
-/// TLS ended because of a certificate: asking again does not help.
-fn distrusted(settings: &Settings, trouble: &RedisError) -> Option<Error> {
-    let heard = said(settings, trouble).filter(|_| trouble.is_io_error())?;
-    settings.tls.as_ref()?.distrust(&settings.name.whom(), &heard)
+/// Returns the error to report if a certificate ended TLS: a retry does not help.
+fn certificate_error(settings: &Settings, trouble: &RedisError) -> Option<Error> {
+    settings.tls.as_ref()?;
+    let server = settings.name.whom();
+    if trouble.is_io_error() && trouble.source().is_none() {
+        // The driver gives only text: a cluster keeps the text of the errors of its first connections.
+        return tls::certificate_error_in_text(&server, &said(settings, trouble)?);
+    }
+    tls::certificate_error(&server, trouble)
 }
 
 fn unreached(settings: &Settings, trouble: &RedisError) -> Error {
@@ -302,7 +309,7 @@ pub(crate) fn no_way_in(settings: &Settings, trouble: &RedisError) -> Error {
     } else {
         "does it want TLS? then write rediss:// or `tls=on`"
     };
-    if let Some(error) = distrusted(settings, trouble) {
+    if let Some(error) = certificate_error(settings, trouble) {
         return error;
     }
     let whom = settings.name.whom();
@@ -370,6 +377,26 @@ mod tests {
     fn refused(with: &str) -> RedisError {
         let answer = redis::parse_redis_value(format!("-{with}\r\n").as_bytes());
         answer.unwrap().extract_error().unwrap_err()
+    }
+
+    #[test]
+    fn a_certificate_error_is_found_in_the_drivers_error_and_in_the_text_of_a_cluster() {
+        let tls = |error: rustls::Error| io::Error::new(io::ErrorKind::InvalidData, error);
+        let settings = Settings::of_url("rediss://h");
+        let of_server = rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer);
+        let of_client = rustls::Error::AlertReceived(rustls::AlertDescription::CertificateRequired);
+        for (cause, option) in [(of_server, "`ca=FILE`"), (of_client, "`cert=FILE`")] {
+            let text = tls(cause.clone()).to_string();
+            let first = "Failed to create initial connections";
+            let of_cluster = RedisError::from((redis::ErrorKind::Io, first, text));
+            for trouble in [RedisError::from(tls(cause)), of_cluster] {
+                let error = super::error(&settings, &trouble);
+                assert_eq!(error.kind(), ErrorKind::Rejected, "{error}");
+                assert!(error.to_string().contains(option), "{error}");
+            }
+        }
+        let reset = RedisError::from(io::Error::from(io::ErrorKind::ConnectionReset));
+        assert_eq!(super::error(&settings, &reset).kind(), ErrorKind::Unavailable);
     }
 
     #[test]

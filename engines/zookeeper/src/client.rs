@@ -53,7 +53,7 @@ impl ZooKeeper {
     pub(crate) async fn open(settings: Settings) -> Result<Self> {
         let (keys, acls) = (Keys::of(&settings.prefix), settings.acls());
         let settings = Arc::new(settings);
-        let servers = Servers::new(settings.clone(), keys.clone());
+        let servers = Servers::new(settings.clone());
         let base = Link::kept(Client::new(servers));
         let facts = {
             let connection = first_connection(&base, &settings).await?;

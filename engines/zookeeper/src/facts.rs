@@ -130,7 +130,7 @@ pub(crate) async fn presence(settings: &Settings) -> Result<Presence> {
                     Ok(Presence::Mute)
                 }
                 Ok(_) => Ok(Presence::There),
-                Err(error) => trouble::by_tls(settings, server, &error).map(|()| Presence::Mute),
+                Err(error) => tls::refuse(server, &error).map(|()| Presence::Mute),
             }
         };
         match timeout(word_max(settings), knock).await.unwrap_or(Ok(Presence::Absent)) {

@@ -2,14 +2,11 @@
 //! when it is over.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use tenure_core::{Error, Result};
-use tenure_kit::{ConnectContext, Disconnected, Server};
+use tenure_core::Result;
+use tenure_kit::{ConnectContext, Server};
 
-use crate::keys::Keys;
 use crate::settings::Settings;
-use crate::trouble;
 use crate::wire::Wire;
 
 /// It lives for so many times as long as an answer is waited for.
@@ -18,12 +15,11 @@ const LIVES: u32 = 5;
 /// The servers of an ensemble, for the kit's link.
 pub(crate) struct Servers {
     settings: Arc<Settings>,
-    keys: Keys,
 }
 
 impl Servers {
-    pub(crate) fn new(settings: Arc<Settings>, keys: Keys) -> Self {
-        Self { settings, keys }
+    pub(crate) fn new(settings: Arc<Settings>) -> Self {
+        Self { settings }
     }
 }
 
@@ -32,17 +28,5 @@ impl Server for Servers {
 
     async fn open(&self, _opening: &ConnectContext) -> Result<Arc<Wire>> {
         Wire::open(&self.settings, self.settings.timeout * LIVES).await
-    }
-
-    async fn ping(&self, open: &Arc<Wire>) -> Result<(), Disconnected> {
-        open.ping(self.keys.root()).await.map_err(|_| Disconnected)
-    }
-
-    fn patience(&self) -> Duration {
-        self.settings.timeout
-    }
-
-    fn silence(&self) -> Error {
-        trouble::silence(&self.settings)
     }
 }

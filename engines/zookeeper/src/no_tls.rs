@@ -35,3 +35,7 @@ pub(crate) async fn secured(
 ) -> io::Result<TcpStream> {
     Err(io::Error::other(left_out()))
 }
+
+pub(crate) fn refuse(_server: &Address, _error: &io::Error) -> Result<()> {
+    Ok(())
+}

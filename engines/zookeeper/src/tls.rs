@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, InvalidDnsNameError, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::{AlertDescription, ClientConfig, Error as TlsError, RootCertStore};
 use tenure_core::{Error, Result};
-use tenure_kit::tls::{Files, Identity};
+use tenure_kit::tls::{Files, Identity, certificate_error, tls_error};
 use tenure_kit::url::Address;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -70,6 +70,17 @@ pub(crate) async fn secured(
     let config = config.map_err(io::Error::other)?;
     let name = named(server).map_err(io::Error::other)?;
     TlsConnector::from(config).connect(name, stream).await
+}
+
+/// Refuses a server with which TLS fails however often it is tried.
+pub(crate) fn refuse(server: &Address, error: &io::Error) -> Result<()> {
+    let server = format!("ZooKeeper at {server}");
+    if let Some(TlsError::AlertReceived(AlertDescription::ProtocolVersion)) = tls_error(error) {
+        return Err(Error::rejected(format!(
+            "{server} speaks neither TLS 1.2 nor 1.3: allow one of them with `ssl.enabledProtocols`"
+        )));
+    }
+    certificate_error(&server, error).map_or(Ok(()), Err)
 }
 
 fn named(server: &Address) -> Result<ServerName<'static>, InvalidDnsNameError> {

@@ -3,7 +3,7 @@
 use std::io::{self, ErrorKind};
 use std::time::Duration;
 
-use tenure_core::{Error, Loss, Result, errors};
+use tenure_core::{Error, Loss, errors};
 use tenure_kit::url::Address;
 use zookeeper_client::Error as Said;
 
@@ -97,18 +97,6 @@ pub(crate) fn mute(settings: &Settings) -> Error {
         "{} ended the connection before it answered: {hint}",
         settings.whom()
     ))
-}
-
-/// Refuses what TLS will not mend by itself.
-pub(crate) fn by_tls(settings: &Settings, server: &Address, error: &io::Error) -> Result<()> {
-    let Some(files) = &settings.tls else { return Ok(()) };
-    let (whom, heard) = (format!("ZooKeeper at {server}"), error.to_string());
-    if heard.contains("ProtocolVersion") {
-        return Err(Error::rejected(format!(
-            "{whom} speaks neither TLS 1.2 nor 1.3: let it, with `ssl.enabledProtocols`"
-        )));
-    }
-    files.distrust(&whom, &heard).map_or(Ok(()), Err)
 }
 
 /// What is said of an ensemble whose sessions end before its leader has heard of their signs of life.

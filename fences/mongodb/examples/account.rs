@@ -1,11 +1,12 @@
-//! Amounts that are booked on an account, by jobs of which one comes back late.
+//! Amounts that are booked on an account, by two jobs of which one is late.
 //!
-//! Run it as `cargo run --example account -- 'mongodb://127.0.0.1/?replicaSet=rs0'`. It keeps its documents in the
-//! database `tenure-example` of that MongoDB and its lock in files, and goes on where it stopped the last time.
+//! Run it as `cargo run --example account -- 'mongodb://127.0.0.1/?replicaSet=rs0'`. It keeps the
+//! documents in the database `tenure-example` of that MongoDB, and the lock in files. A second run
+//! continues with the same account.
 //!
-//! The job takes a lock, reads what stands on the account, and writes a booking with the new balance. It
-//! is paused at the worst moment, its lease ends, and another job takes over. With the lock alone, the
-//! late one would write a balance that knows nothing of the other's booking. Here the fence refuses it.
+//! A job takes the lock, reads the balance, and writes a booking with the new balance. It is paused
+//! between read and write, its lease ends, and another job takes over. With the lock alone, the
+//! late job would overwrite the balance of the other job. The fence refuses its write.
 
 use std::error::Error;
 
@@ -14,7 +15,7 @@ use mongodb::{Client, Collection};
 use tenure_core::{ErrorKind, Locks};
 use tenure_fence_mongodb::{Fence, Stale, Write};
 
-/// One account, for holders of the lock only.
+/// An account, written only by holders of the lock.
 struct Account {
     balances: Collection<Document>,
     bookings: Collection<Document>,
@@ -29,14 +30,14 @@ impl Account {
         Ok(Self { balances, bookings, fence: Fence::new(&database, "account")? })
     }
 
-    /// Shuts older holders out, and then reads.
+    /// Claims the fence, and then reads the balance.
     async fn balance(&self, token: u64) -> Result<i64, Box<dyn Error>> {
         self.fence.claim(token).await?;
         let balance = self.balances.find_one(doc! { "_id": "account" }).await?;
         Ok(balance.map_or(Ok(0), |balance| balance.get_i64("amount"))?)
     }
 
-    /// The booking and the balance are one step: both, or neither.
+    /// Writes the booking and the balance in one step: both, or neither.
     async fn book(&self, amount: i64, before: i64, token: u64) -> tenure_core::Result<()> {
         let booked = Write::insert(&self.bookings, &doc! { "amount": amount })?;
         let balance = doc! { "_id": "account", "amount": before + amount };
@@ -54,14 +55,14 @@ async fn story(url: &str) -> Result<(), Box<dyn Error>> {
     let morning = locks.mutex("account").lock().await?;
     let seen = account.balance(morning.token()).await?;
     println!("The morning job holds the lock with token {}, and reads {seen}.", morning.token());
-    println!("Then it is paused. Its lease ends; here an operator takes its ticket out.");
+    println!("Then it is paused, and its lease ends: here an operator removes its ticket.");
     locks.force_unlock("account", morning.id()).await?;
 
     let relief = locks.mutex("account").lock().await?;
     let before = account.balance(relief.token()).await?;
     println!("The relief job holds the lock with token {}, and claims it.", relief.token());
 
-    // The relief job has written nothing yet, and still the late one is too late.
+    // The relief job has written nothing yet. Its claim is enough to refuse the late job.
     let late = account.book(100, seen, morning.token()).await.unwrap_err();
     assert_eq!(late.kind(), ErrorKind::Lost);
     let stale = Stale::of(&late).expect("the late job's token is stale");

@@ -1,9 +1,10 @@
-//! Writes that an old holder cannot make: documents of your own MongoDB, changed under a token.
+//! Writes to documents in MongoDB that an old holder of a lock cannot make, because its token is
+//! old.
 //!
-//! A lock cannot stop a holder that is paused between its check and its write, and wakes up when
-//! somebody else holds the lock. Its token can: it is older than the new holder's. A [`Fence`]
-//! remembers, in a record beside your documents, the newest token it has seen. It refuses a write with
-//! an older one, and the check and the write are one transaction.
+//! A lock cannot stop a holder that is paused between its check and its write and resumes after
+//! another holder took over. Its token can: it is older than the new holder's. A [`Fence`]
+//! remembers the newest token that it has seen, in a record beside your documents. It refuses a
+//! write with an older token. The check and the write are one transaction.
 //!
 //! ```no_run
 //! use tenure_fence_mongodb::{Fence, Write};
@@ -19,45 +20,50 @@
 //! let paid = doc! { "$set": { "state": "paid" } };
 //! fence.update_one(&orders, doc! { "_id": 42 }, paid, guard.token()).await?;
 //!
-//! // What belongs together is one transaction.
+//! // Writes that belong together are one transaction.
 //! let bills = shop.collection::<Document>("bills");
-//! let billed = [Write::delete_one(&orders, doc! { "_id": 42 }), Write::insert(&bills, &doc! { "order": 42 })?];
-//! fence.write(billed, guard.token()).await?;
+//! let done = Write::delete_one(&orders, doc! { "_id": 42 });
+//! let billed = Write::insert(&bills, &doc! { "order": 42 })?;
+//! fence.write([done, billed], guard.token()).await?;
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! It works on any MongoDB that has transactions, whatever store keeps the lock. A refused write is an
-//! error of the kind [`Lost`](tenure_core::ErrorKind::Lost): stop, somebody newer is at work. [`Stale::of`] tells
-//! how new.
+//! A fence works on any MongoDB that has transactions, and for locks of any store. A refused write
+//! is an error of the kind [`Lost`](tenure_core::ErrorKind::Lost): stop, a newer holder is at work.
+//! [`Stale::of`] returns the newer token.
 //!
 //! # How to use it
 //!
-//! * **One lock, one fence.** Tokens of different locks do not compare. Whoever writes the documents takes
-//!   the same lock, and uses a fence of the same name in the same database.
-//! * **Claim before the first read.** A holder that reads, and only later writes, has worked on what
-//!   an old holder may still change in between. From the claim on, no older write gets in.
-//! * **Every write through the fence.** A plain `update_one` asks nobody.
-//! * **What belongs together goes into one [`write`](Fence::write).** Two guarded writes are two steps.
+//! * **One lock, one fence.** Tokens of different locks do not compare. All programs that write the
+//!   documents take the same lock, and use a fence of the same name in the same database.
+//! * **Claim before the first read.** Without a claim, an old holder can change the documents
+//!   between the read and the write of the new holder. After the claim the fence refuses older
+//!   writes.
+//! * **Every write through the fence.** A plain `update_one` does not check the token.
+//! * **One [`write`](Fence::write) for changes that belong together.** Two guarded writes are two
+//!   transactions.
 //! * **Exclusive locks only**: a mutex, a write lock, an election. Two readers, or two holders of a
 //!   semaphore, hold at once with different tokens, and the newer would shut out the older.
 //!
 //! # What is not promised
 //!
-//! * **A fence orders holders, not the writes of one holder.** The same token may write again, and a
-//!   write whose answer was lost may have been done. Writes of one holder go one after the other:
-//!   each touches the fence's record, and two at once would only make each other begin again.
-//! * **A holder that is frozen inside a transaction holds up newer ones** that touch the same documents, until
-//!   the server ends its transaction: `transactionLifetimeLimitSeconds`, one minute if nobody set it. They
-//!   wait, or are told that there was no answer; nobody's write gets past the fence.
-//! * **A server that belongs to no replica set has no transactions**: every write is refused with a
-//!   sentence. A replica set may have a single member.
-//! * **A lock that moves to another store gets other numbers.** Theirs may be smaller, and then all are
-//!   refused: take a new name for the fence, or delete its record while nobody writes.
+//! * **A fence orders holders, not the writes of one holder.** The same token may write again, and
+//!   a write whose answer was lost may have been done. A holder should write one after the other:
+//!   two writes at once change the same record, and one of them has to begin again.
+//! * **A holder that is frozen inside a transaction blocks newer holders** that touch the same
+//!   documents, until the server aborts the transaction: after `transactionLifetimeLimitSeconds`,
+//!   one minute by default. The newer holders wait, or get an error that there was no answer. No
+//!   old write gets past the fence.
+//! * **A server outside a replica set has no transactions**, and every write is refused with an
+//!   error that says so. A replica set may have a single member.
+//! * **A lock that moves to another store gets other tokens.** They may be smaller, and then the
+//!   fence refuses all of them. Choose a new name for the fence, or delete its record while no
+//!   program writes.
 //!
-//! Writes and claims are confirmed by a majority, with the journal, and read the primary, whatever the
-//! defaults of the client are. Where access is limited, the user needs `find`, `insert` and `update` on the
-//! collection [`RECORDS`], and what the writes themselves need.
+//! Writes and claims are confirmed by a majority with the journal, and read the primary. The
+//! defaults of the client do not matter. With access control the user needs `find`, `insert` and
+//! `update` on the collection [`RECORDS`], and the rights that the writes themselves need.
 
 mod transaction;
 mod trouble;
@@ -73,19 +79,19 @@ use mongodb::{ClientSession, Collection, Database};
 use serde::Serialize;
 use tenure_core::{Error, Key, Result, check_token};
 
-/// The driver, whose databases, collections and sessions a [`Fence`] takes.
+/// The driver, whose databases, collections and sessions a [`Fence`] uses.
 pub use mongodb;
 pub use tenure_core::Stale;
 pub use write::{Write, Written};
 
-/// The collection that has a record for each fence.
+/// The collection with one record for each fence.
 pub const RECORDS: &str = "tenure_fences";
-/// How long a guarded write may take, if [`Fence::within`] does not say otherwise.
+/// Default time limit of a guarded write.
 pub const WITHIN_DEFAULT: Duration = Duration::from_secs(10);
-/// The longest time that [`Fence::within`] takes.
+/// Maximum time limit that [`Fence::within`] accepts.
 pub const WITHIN_MAX: Duration = Duration::from_secs(600);
 
-/// The newest token that has been seen where something is written, under a name.
+/// A fence: a named record of the newest token, which every guarded write checks.
 ///
 /// ```text
 ///   holder 41 ──claim──▶ ┌──────────┐
@@ -95,7 +101,7 @@ pub const WITHIN_MAX: Duration = Duration::from_secs(600);
 ///   holder 41 ──write──╳ └──────────┘
 /// ```
 ///
-/// It keeps nothing in this process, and needs no clean-up. A clone is the same fence.
+/// It has no state in this process, and needs no clean-up. A clone is the same fence.
 #[derive(Clone, Debug)]
 pub struct Fence {
     name: Key,
@@ -105,10 +111,14 @@ pub struct Fence {
 }
 
 impl Fence {
-    /// The fence of this name in this database, for everybody who uses the name.
+    /// Returns the fence of this name in this database. All programs that use the name share it.
     ///
-    /// Any non-empty string of up to [`KEY_BYTES_MAX`](tenure_core::KEY_BYTES_MAX) bytes will do, and distinct
-    /// strings are distinct fences.
+    /// A name is any non-empty string of up to [`KEY_BYTES_MAX`](tenure_core::KEY_BYTES_MAX) bytes.
+    /// Distinct strings are distinct fences.
+    ///
+    /// # Errors
+    ///
+    /// The name is empty or too long.
     pub fn new(database: &Database, name: impl AsRef<str>) -> Result<Self> {
         let name = Key::new(name)?;
         let id = name.canonical("tenure.fence");
@@ -116,45 +126,64 @@ impl Fence {
         Ok(Self { name, id, records, within: WITHIN_DEFAULT })
     }
 
-    /// Gives up a write or a claim that took this long, with its repetitions: ten seconds at first.
+    /// Sets the time limit of a write or a claim with all its repetitions.
+    ///
+    /// # Errors
+    ///
+    /// The limit is zero, or above [`WITHIN_MAX`].
     pub fn within(self, limit: Duration) -> Result<Self> {
         if limit.is_zero() || limit > WITHIN_MAX {
             return Err(Error::invalid(format!(
-                "a guarded write cannot be given {limit:?}: choose more than nothing, and at most {WITHIN_MAX:?}"
+                "a guarded write cannot have a time limit of {limit:?}: choose more than zero, and at most {WITHIN_MAX:?}"
             )));
         }
         Ok(Self { within: limit, ..self })
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn name(&self) -> &str {
         self.name.as_str()
     }
 
-    /// The `_id` of its record in the collection [`RECORDS`]. To delete that record is to forget.
+    /// Returns the `_id` of the record in the collection [`RECORDS`]. Deleting that record makes
+    /// the fence forget its newest token.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// Raises the newest token to this one, so that no older holder writes any more.
+    /// Raises the newest token to this one, so that the fence refuses writes of older holders.
     ///
-    /// Do it before the first read. The same token may claim again; an older one is refused.
+    /// Call it before the first read. The same token may claim again.
+    ///
+    /// # Errors
+    ///
+    /// [`Lost`](tenure_core::ErrorKind::Lost) if a newer token was seen, with [`Stale`] as the
+    /// cause. `Unavailable` if there was no answer: the claim may be done or not.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped after it was polled, the claim may be done or not.
     pub async fn claim(&self, token: u64) -> Result<()> {
         let raised = self.raise(token, None);
         match tokio::time::timeout(self.within, raised).await {
-            Ok(raised) => raised.map_err(|failed| failed.told(true)),
+            Ok(raised) => raised.map_err(|failed| failed.into_error(true)),
             Err(_) => Err(trouble::silent(self.within, true)),
         }
     }
 
-    /// Does all of these in one transaction with the check of the token: all of them, or none.
+    /// Executes all writes in one transaction with the check of the token: all of them, or none.
     ///
-    /// A transaction that meets another one is done again from its beginning, as the server asks. An error
-    /// of one write takes back those before it.
+    /// A transaction that conflicts with another one begins again, as the server asks. An error of
+    /// one write rolls back the earlier ones.
+    ///
+    /// # Errors
+    ///
+    /// [`Lost`](tenure_core::ErrorKind::Lost) if a newer token was seen, with [`Stale`] as the
+    /// cause. Other errors say whether nothing was changed or the writes may be done or not.
     ///
     /// # Cancel safety
     ///
-    /// As with every verb here: a future that is dropped after it was polled may have been done.
+    /// If the future is dropped after it was polled, the writes may be done or not.
     pub async fn write(
         &self,
         writes: impl IntoIterator<Item = Write>,
@@ -165,7 +194,11 @@ impl Fence {
         transaction::run(self, token, &writes).await
     }
 
-    /// Inserts a document, and answers its `_id`.
+    /// Inserts a document, and returns its `_id`.
+    ///
+    /// # Errors
+    ///
+    /// As [`write`](Self::write). `Invalid` if the value cannot be serialized as a document.
     pub async fn insert_one<T: Serialize + Send + Sync>(
         &self,
         collection: &Collection<T>,
@@ -177,6 +210,10 @@ impl Fence {
     }
 
     /// Updates the first document that matches, by operators or by a pipeline.
+    ///
+    /// # Errors
+    ///
+    /// As [`write`](Self::write).
     pub async fn update_one<T: Send + Sync>(
         &self,
         collection: &Collection<T>,
@@ -188,6 +225,10 @@ impl Fence {
     }
 
     /// Replaces the first document that matches.
+    ///
+    /// # Errors
+    ///
+    /// As [`write`](Self::write). `Invalid` if the value cannot be serialized as a document.
     pub async fn replace_one<T: Serialize + Send + Sync>(
         &self,
         collection: &Collection<T>,
@@ -198,7 +239,11 @@ impl Fence {
         self.write([Write::replace_one(collection, filter, replacement)?], token).await
     }
 
-    /// Deletes the first document that matches, and tells whether there was one.
+    /// Deletes the first document that matches, and returns whether there was one.
+    ///
+    /// # Errors
+    ///
+    /// As [`write`](Self::write).
     pub async fn delete_one<T: Send + Sync>(
         &self,
         collection: &Collection<T>,
@@ -209,17 +254,17 @@ impl Fence {
         Ok(done.deleted > 0)
     }
 
-    /// Raises the record to this token, and looks who is newer, in one step.
+    /// Raises the record to this token, and checks for a newer one, in one step.
     ///
-    /// The record changes even if the token is equal: so no transaction of an older token that has
-    /// already read the record can commit beside it.
+    /// The record changes even if the token is equal. A transaction with an older token that has
+    /// already read the record can then no longer commit.
     async fn raise(
         &self,
         token: u64,
         session: Option<&mut ClientSession>,
     ) -> Result<(), trouble::Failed> {
         check_token(token).map_err(trouble::Failed::Final)?;
-        let own = i64::try_from(token).expect("numbers end far below");
+        let own = i64::try_from(token).expect("a checked token is below 2^53");
         let raised = doc! { "$max": ["$token", own] };
         let writes = doc! { "$add": [{ "$ifNull": ["$writes", 0_i64] }, 1_i64] };
         let name = doc! { "$literal": self.name() };
@@ -229,7 +274,7 @@ impl Fence {
             .upsert(true)
             .return_document(ReturnDocument::After)
             .projection(doc! { "_id": 0, "token": 1 })
-            // A transaction has its own, and none is allowed inside.
+            // A transaction has its own write concern. The server refuses another one inside.
             .write_concern(session.is_none().then(majority))
             .build();
         let call = call.with_options(options);
@@ -248,7 +293,7 @@ impl Fence {
     }
 }
 
-/// A majority has it, in its journal: no fail-over takes it back.
+/// The write concern of a majority with the journal: a failover does not roll back such a write.
 fn majority() -> WriteConcern {
     let mut concern = WriteConcern::majority();
     concern.journal = Some(true);

@@ -1,4 +1,4 @@
-//! A guarded write is a transaction whose first step raises the fence's record.
+//! Runs a guarded write: a transaction whose first step raises the fence's record.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -12,17 +12,17 @@ use tokio::time::{sleep, timeout};
 use crate::trouble::{self, Failed};
 use crate::{Fence, Write, Written, majority};
 
-/// The pause before a transaction that met another one begins again; it doubles each time.
+/// The pause after the first failed attempt. Each further failure doubles it.
 const PAUSE_MIN: Duration = Duration::from_millis(2);
-/// The longest of these pauses.
+/// The longest pause.
 const PAUSE_MAX: Duration = Duration::from_millis(200);
 
-/// Runs it again and again until it is done or refused, or the fence's time is over.
+/// Runs the transaction until it is done or refused, or the time limit of the fence is over.
 pub(crate) async fn run(fence: &Fence, token: u64, writes: &[Write]) -> Result<Written> {
-    // From the first commit that was sent on, it may be done.
+    // Whether a commit was sent: from then on the writes may be done.
     let was_sent = AtomicBool::new(false);
     match timeout(fence.within, attempts(fence, token, writes, &was_sent)).await {
-        Ok(done) => done.map_err(|failed| failed.told(was_sent.load(Ordering::Relaxed))),
+        Ok(done) => done.map_err(|failed| failed.into_error(was_sent.load(Ordering::Relaxed))),
         Err(_) => Err(trouble::silent(fence.within, was_sent.load(Ordering::Relaxed))),
     }
 }
@@ -34,20 +34,18 @@ async fn attempts(
     was_sent: &AtomicBool,
 ) -> Result<Written, Failed> {
     let mut session = fence.records.client().start_session().await?;
-    let mut pause = PAUSE_MIN;
+    let mut backoff = Backoff::default();
     loop {
         let failed = match attempt(fence, token, writes, &mut session, was_sent).await {
             Ok(written) => return Ok(written),
             Err(failed) => failed,
         };
-        // The server forgets it in any case; until then it would hold up others.
-        let _ = session.abort_transaction().await;
+        let _ = session.abort_transaction().await; // Without it the server aborts later by itself.
         match failed {
             Failed::Driver(error) if error.contains_label(TRANSIENT_TRANSACTION_ERROR) => {
-                // The server says that nothing of this attempt remains.
+                // This label means that the server has rolled back the whole attempt.
                 was_sent.store(false, Ordering::Relaxed);
-                sleep(jitter(pause, getrandom::u64().unwrap_or(0))).await;
-                pause = (pause * 2).min(PAUSE_MAX);
+                backoff.wait().await;
             }
             failed => return Err(failed),
         }
@@ -67,18 +65,30 @@ async fn attempt(
     for write in writes {
         write.run(session, &mut written).await?;
     }
-    let mut pause = PAUSE_MIN;
+    let mut backoff = Backoff::default();
     loop {
         was_sent.store(true, Ordering::Relaxed);
         match session.commit_transaction().await {
             Ok(()) => return Ok(written),
-            // To commit twice is to commit once.
+            // A second commit of one transaction has no effect.
             Err(error) if error.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT) => {
-                sleep(jitter(pause, getrandom::u64().unwrap_or(0))).await;
-                pause = (pause * 2).min(PAUSE_MAX);
+                backoff.wait().await;
             }
             Err(error) => return Err(error.into()),
         }
+    }
+}
+
+/// An exponential backoff with jitter. It counts the failed attempts.
+#[derive(Default)]
+struct Backoff(u32);
+
+impl Backoff {
+    /// Waits before the next attempt.
+    async fn wait(&mut self) {
+        let pause = PAUSE_MIN.saturating_mul(1 << self.0.min(16)).min(PAUSE_MAX);
+        self.0 += 1;
+        sleep(jitter(pause, getrandom::u64().unwrap_or(0))).await;
     }
 }
 

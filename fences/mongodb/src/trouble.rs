@@ -1,16 +1,16 @@
-//! What went wrong, in one sentence, and what to do about it.
+//! Turns errors of the driver into errors of this project: one sentence with the remedy.
 
 use std::time::Duration;
 
 use mongodb::error::{Error as DriverError, ErrorKind};
 use tenure_core::Error;
 
-/// Why a step failed: the driver may want it repeated, anything else is the end.
+/// The reason of a failed step.
 #[derive(Debug)]
 pub(crate) enum Failed {
-    /// What the driver or the server says.
+    /// An error of the driver or the server, which may ask for another attempt.
     Driver(DriverError),
-    /// What there is to be told.
+    /// The error for the caller.
     Final(Error),
 }
 
@@ -21,8 +21,8 @@ impl From<DriverError> for Failed {
 }
 
 impl Failed {
-    /// The error for the caller; `was_sent` if what failed may have been done.
-    pub(crate) fn told(self, was_sent: bool) -> Error {
+    /// Returns the error for the caller. `was_sent`: the failed step may have been executed.
+    pub(crate) fn into_error(self, was_sent: bool) -> Error {
         match self {
             Self::Final(error) => error,
             Self::Driver(error) => failed(error, was_sent),
@@ -30,14 +30,14 @@ impl Failed {
     }
 }
 
-/// The server's codes for "there are no transactions here": an illegal operation, and an old server's.
+/// `IllegalOperation` and `OperationNotSupportedInTransaction`, from servers without transactions.
 const NO_TRANSACTIONS: [i32; 2] = [20, 263];
-/// Not allowed, and not logged in.
+/// `Unauthorized` and `AuthenticationFailed`.
 const NOT_ALLOWED: [i32; 2] = [13, 18];
-/// A majority did not confirm in time, and its kin.
+/// `WriteConcernFailed`, `UnknownReplWriteConcern` and `UnsatisfiableWriteConcern`.
 const WRITE_CONCERN: [i32; 3] = [64, 79, 100];
 
-/// Nothing came back in time.
+/// The server did not answer within the time limit.
 pub(crate) fn silent(limit: Duration, was_sent: bool) -> Error {
     Error::unavailable(format!(
         "MongoDB did not answer within {limit:?}, and {}",
@@ -45,19 +45,19 @@ pub(crate) fn silent(limit: Duration, was_sent: bool) -> Error {
     ))
 }
 
-/// The fence's record holds something that this crate has not written.
+/// The fence's record contains a value that this crate has not written.
 pub(crate) fn foreign(name: &str) -> Error {
     Error::rejected(format!(
-        "the record of the fence `{name}` holds something that is not a token: find out who wrote it; nothing was changed"
+        "the record of the fence `{name}` contains a value that is not a token, and nothing was changed: find out which program wrote it"
     ))
 }
 
 fn failed(error: DriverError, was_sent: bool) -> Error {
     let code = code(&error);
     let outcome = outcome(was_sent);
-    let told = match (code, &*error.kind) {
+    let result = match (code, &*error.kind) {
         (Some(code), _) if NO_TRANSACTIONS.contains(&code) && !was_sent => Error::unsupported(
-            "this MongoDB has no transactions, which a fence needs, and nothing was changed: make it a replica set, of one member if you like",
+            "this MongoDB has no transactions, which a fence needs, and nothing was changed: make it a replica set, which may have a single member",
         ),
         (Some(code), _) if NOT_ALLOWED.contains(&code) => Error::rejected(format!(
             "MongoDB does not allow the guarded write, and nothing was changed: {}",
@@ -65,7 +65,10 @@ fn failed(error: DriverError, was_sent: bool) -> Error {
         )),
         (Some(code), _) if WRITE_CONCERN.contains(&code) => {
             let outcome = self::outcome(true);
-            Error::unavailable(format!("no majority confirmed it, and {outcome}: {}", said(&error)))
+            Error::unavailable(format!(
+                "no majority confirmed the write, and {outcome}: {}",
+                said(&error)
+            ))
         }
         (_, ErrorKind::InvalidArgument { .. } | ErrorKind::Bson(_)) => Error::invalid(format!(
             "the guarded write cannot be sent, and {outcome}: {}",
@@ -83,7 +86,7 @@ fn failed(error: DriverError, was_sent: bool) -> Error {
             Error::unavailable(format!("MongoDB cannot write now, and {outcome}: {}", said(&error)))
         }
     };
-    told.caused_by(error)
+    result.caused_by(error)
 }
 
 /// Whether the same write may succeed later.
@@ -97,7 +100,7 @@ fn outcome(was_sent: bool) -> &'static str {
     if was_sent { "the write may be done or not" } else { "nothing was changed" }
 }
 
-/// The code of the server's refusal.
+/// Returns the code of the server's refusal.
 fn code(error: &DriverError) -> Option<i32> {
     match &*error.kind {
         ErrorKind::Command(refusal) => Some(refusal.code),
@@ -108,7 +111,7 @@ fn code(error: &DriverError) -> Option<i32> {
     }
 }
 
-/// What was said, in one line.
+/// Returns the text of the error in one line.
 fn said(error: &DriverError) -> String {
     error.kind.to_string().split_whitespace().collect::<Vec<_>>().join(" ")
 }

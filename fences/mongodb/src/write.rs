@@ -1,4 +1,4 @@
-//! A write is one change of documents, as data: so it can be done again from its beginning.
+//! A change of documents as data, so that a transaction can be repeated from its beginning.
 
 use mongodb::bson::{Bson, Document, serialize_to_document};
 use mongodb::options::UpdateModifications;
@@ -6,7 +6,7 @@ use mongodb::{ClientSession, Collection};
 use serde::Serialize;
 use tenure_core::{Error, Result};
 
-/// One change in one collection, for [`Fence::write`](crate::Fence::write).
+/// A change in one collection, for [`Fence::write`](crate::Fence::write).
 #[derive(Clone, Debug)]
 pub struct Write {
     collection: Collection<Document>,
@@ -24,22 +24,26 @@ enum Change {
     DeleteMany(Document),
 }
 
-/// What the writes of one transaction have done, all together.
+/// The result of all writes of one transaction together.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Written {
-    /// The `_id` of each document that was inserted, in the order of the writes.
+    /// The `_id` of each inserted document, in the order of the writes.
     pub inserted: Vec<Bson>,
-    /// How many documents matched the filters of updates and replacements.
+    /// Number of documents that matched the filters of updates and replacements.
     pub matched: u64,
-    /// How many of them are different now.
+    /// Number of matched documents that were changed.
     pub modified: u64,
-    /// How many documents are gone.
+    /// Number of deleted documents.
     pub deleted: u64,
 }
 
 impl Write {
     /// Inserts a document.
+    ///
+    /// # Errors
+    ///
+    /// The value cannot be serialized as a document.
     pub fn insert<T: Serialize + Send + Sync>(
         collection: &Collection<T>,
         document: &T,
@@ -66,6 +70,10 @@ impl Write {
     }
 
     /// Replaces the first document that matches.
+    ///
+    /// # Errors
+    ///
+    /// The value cannot be serialized as a document.
     pub fn replace_one<T: Serialize + Send + Sync>(
         collection: &Collection<T>,
         filter: Document,
@@ -84,7 +92,7 @@ impl Write {
         Self::to(collection, Change::DeleteMany(filter))
     }
 
-    /// Lets an update or a replacement whose filter matches nothing insert a document.
+    /// Inserts a document if the filter of an update or a replacement matches none.
     #[must_use]
     pub fn or_insert(self) -> Self {
         Self { or_insert: true, ..self }
@@ -94,7 +102,7 @@ impl Write {
         Self { collection: collection.clone_with_type(), change, or_insert: false }
     }
 
-    /// Does it inside a transaction, and adds what it has done.
+    /// Executes the write inside a transaction, and adds its result to `written`.
     pub(crate) async fn run(
         &self,
         session: &mut ClientSession,
@@ -140,7 +148,7 @@ impl Write {
 fn serialized<T: Serialize>(value: &T) -> Result<Document> {
     serialize_to_document(value).map_err(|error| {
         Error::invalid(format!(
-            "the guarded write is no document, and nothing was changed: {error}"
+            "the value of the guarded write is not a document, and nothing was changed: {error}"
         ))
         .caused_by(error)
     })

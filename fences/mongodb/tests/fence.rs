@@ -1,4 +1,4 @@
-//! Guarded writes, against a MongoDB that all tests share, or one that a test troubles alone.
+//! Guarded writes to a MongoDB that all tests share, or to one of the test's own.
 
 #[path = "fence/race.rs"]
 mod race;
@@ -16,7 +16,7 @@ use tenure_fence_mongodb::{Fence, Stale};
 use tenure_servers::have;
 use tenure_servers::mongodb::MONGOD;
 
-/// What a test works with: a database of its own, a collection, and a fence.
+/// A fixture: a database of the test's own, a collection, and a fence.
 struct Bench {
     database: Database,
     accounts: Collection<Document>,
@@ -24,7 +24,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// Runs one test, unless there is no MongoDB here.
+    /// Runs one test. Skips it if there is no MongoDB on this machine.
     fn run(test: impl AsyncFnOnce(Self)) {
         if !have(&[MONGOD]) {
             return;
@@ -47,7 +47,7 @@ impl Bench {
         Self { accounts: database.collection("accounts"), database, fence }
     }
 
-    /// What stands on the account.
+    /// Returns the amount of the account.
     async fn amount(&self) -> i32 {
         let account = self.accounts.find_one(doc! { "_id": 1 }).await.expect("it answers");
         account.expect("it is there").get_i32("amount").expect("it is a number")
@@ -70,15 +70,15 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     runtime.expect("there are threads").block_on(future)
 }
 
-/// The write was refused because of a newer token.
+/// Asserts that the write was refused because of a newer token.
 #[track_caller]
 fn assert_stale<T: std::fmt::Debug>(answer: Result<T>, token: u64, newest: u64) {
-    let error = answer.expect_err("somebody newer was seen");
+    let error = answer.expect_err("a newer token was seen");
     assert_eq!(error.kind(), ErrorKind::Lost, "{error:?}");
     assert_eq!(Stale::of(&error), Some(Stale { token, newest }), "{error:?}");
 }
 
-/// The write failed in this way, and the sentence says this.
+/// Asserts that the write failed with this kind, and that the message contains `part`.
 #[track_caller]
 fn assert_failed<T: std::fmt::Debug>(answer: Result<T>, kind: ErrorKind, part: &str) {
     let error = answer.expect_err("it fails");

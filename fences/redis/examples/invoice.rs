@@ -1,12 +1,12 @@
-//! Invoices that are numbered without a gap, by jobs of which one comes back late.
+//! Invoices that are numbered without a gap, by two jobs of which one is late.
 //!
-//! Run it as `cargo run --example invoice -- redis://127.0.0.1`. It keeps its invoices in the keys
-//! `{example-invoices}:…` of that Redis and its lock in files, and goes on where it stopped the last time.
+//! Run it as `cargo run --example invoice -- redis://127.0.0.1`. It keeps the invoices in the keys
+//! `{example-invoices}:…` of that Redis, and the lock in files. A second run continues the numbers.
 //!
-//! The job takes a lock, reads the next number and writes the invoice. It is paused at the worst
-//! moment, its lease ends, and another job takes over. With the lock alone, both would write the same
-//! number. Here the fence refuses the late one, because of its token; and since the number and the
-//! invoice are one step, a refused job takes no number with it.
+//! A job takes the lock, reads the next number and writes the invoice. It is paused between read
+//! and write, its lease ends, and another job takes over. With the lock alone, both jobs would
+//! write the same number. The fence refuses the late job because of its token. The number and the
+//! invoice are one step, so a refused job uses up no number.
 
 use std::error::Error;
 
@@ -17,14 +17,14 @@ use tenure_fence_redis::{Fence, FencedScript, Stale};
 const NEXT: &str = "{example-invoices}:next";
 const LIST: &str = "{example-invoices}:list";
 
-/// The number and the invoice are one step: both, or neither.
+/// Assigns the number and writes the invoice in one step: both, or neither.
 const WRITE: &str = "
     local number = redis.call('INCR', KEYS[1])
     redis.call('HSET', KEYS[2], number, ARGV[1])
     return number
 ";
 
-/// Where invoices are written, for holders of the lock only.
+/// The invoices, written only by holders of the lock.
 struct Invoices {
     redis: MultiplexedConnection,
     fence: Fence,
@@ -34,22 +34,22 @@ struct Invoices {
 impl Invoices {
     async fn open(url: &str) -> Result<Self, Box<dyn Error>> {
         let redis = redis::Client::open(url)?.get_multiplexed_async_connection().await?;
-        // The braces keep the fence and the keys together in a Cluster.
+        // The braces put the fence and the keys into one slot of a Cluster.
         let fence = Fence::new("{example-invoices}")?;
         Ok(Self { redis, fence, write: FencedScript::new(WRITE)? })
     }
 
-    /// Tells the fence who the newest holder is, before that one reads anything.
+    /// Raises the token of the fence before the first read.
     async fn claim(&mut self, token: u64) -> tenure_core::Result<()> {
         self.fence.claim(&mut self.redis, token).await
     }
 
-    /// Writes one invoice, and answers its number.
+    /// Writes one invoice, and returns its number.
     async fn add(&mut self, invoice: &str, token: u64) -> tenure_core::Result<u64> {
         self.fence.run(&mut self.redis, &self.write, &[NEXT, LIST], invoice, token).await
     }
 
-    /// How many numbers were given, and how many invoices there are.
+    /// Returns the number of assigned numbers and the number of invoices.
     async fn count(&mut self) -> redis::RedisResult<(u64, u64)> {
         redis::pipe().get(NEXT).hlen(LIST).query_async(&mut self.redis).await
     }
@@ -67,14 +67,14 @@ async fn story(url: &str) -> Result<(), Box<dyn Error>> {
         "The morning job holds the lock with token {}, and writes invoice {number}.",
         morning.token()
     );
-    println!("Then it is paused. Its lease ends; here an operator takes its ticket out.");
+    println!("Then it is paused, and its lease ends: here an operator removes its ticket.");
     locks.force_unlock("invoices", morning.id()).await?;
 
     let relief = locks.mutex("invoices").lock().await?;
     invoices.claim(relief.token()).await?;
     println!("The relief job holds the lock with token {}, and claims it.", relief.token());
 
-    // The relief job has written nothing yet, and still the late one is too late.
+    // The relief job has written nothing yet. Its claim is enough to refuse the late job.
     let late = invoices.add("Bob, 80.00", morning.token()).await.unwrap_err();
     assert_eq!(late.kind(), ErrorKind::Lost);
     let stale = Stale::of(&late).expect("the late job's token is stale");

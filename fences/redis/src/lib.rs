@@ -1,57 +1,67 @@
-//! Writes that an old holder cannot make: set, delete and run a script under a token, in your own Redis.
+//! Writes to data in Redis that an old holder of a lock cannot make, because its token is old.
 //!
-//! A lock cannot stop a holder that is paused between its check and its write, and wakes up when
-//! somebody else holds the lock. Its token can: it is older than the new holder's. A [`Fence`]
-//! remembers, beside your data, the newest token it has seen. It refuses a write with an older one, and
-//! the check and the write are one atomic step.
+//! A lock cannot stop a holder that is paused between its check and its write and resumes after
+//! another holder took over. Its token can: it is older than the new holder's. A [`Fence`]
+//! remembers the newest token that it has seen, beside your data. It refuses a write with an older
+//! token. The check and the write are one atomic step.
 //!
 //! ```no_run
 //! use tenure_fence_redis::{Fence, FencedScript};
 //!
-//! # async fn run(locks: tenure_core::Locks, mut redis: redis::aio::MultiplexedConnection) -> tenure_core::Result<()> {
+//! # use redis::aio::MultiplexedConnection;
+//! # async fn run(
+//! #     locks: tenure_core::Locks,
+//! #     mut redis: MultiplexedConnection,
+//! # ) -> tenure_core::Result<()> {
 //! let fence = Fence::new("{invoices}")?;
 //! let guard = locks.mutex("invoices").lock().await?;
 //! fence.claim(&mut redis, guard.token()).await?;                       // before the first read
 //! fence.set(&mut redis, "{invoices}:state", "open", guard.token()).await?;
 //!
 //! let next = FencedScript::new("return redis.call('INCR', KEYS[1])")?;
-//! let number: u64 = fence.run(&mut redis, &next, &["{invoices}:next"], None::<&str>, guard.token()).await?;
+//! let (keys, args) = (&["{invoices}:next"], None::<&str>);
+//! let number: u64 = fence.run(&mut redis, &next, keys, args, guard.token()).await?;
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! It works on any Redis, whatever store keeps the lock. A refused write is an error of the kind
-//! [`Lost`](tenure_core::ErrorKind::Lost): stop, somebody newer is at work. [`Stale::of`] tells how new.
+//! A fence works on any Redis, and for locks of any store. A refused write is an error of the kind
+//! [`Lost`](tenure_core::ErrorKind::Lost): stop, a newer holder is at work. [`Stale::of`] returns
+//! the newer token.
 //!
 //! # How to use it
 //!
-//! * **One lock, one fence.** Tokens of different locks do not compare. Whoever writes the data takes the
-//!   same lock, and uses a fence of the same name, in the same database of the same Redis.
-//! * **Claim before the first read.** A holder that reads, and only later writes, has worked on what
-//!   an old holder may still change in between. From the claim on, no older write gets in.
-//! * **Every write through the fence.** A plain `SET` asks nobody.
-//! * **What belongs together goes into one script.** Two guarded writes are two steps.
+//! * **One lock, one fence.** Tokens of different locks do not compare. All programs that write the
+//!   data take the same lock, and use a fence of the same name in the same database of the same
+//!   Redis.
+//! * **Claim before the first read.** Without a claim, an old holder can change the data between
+//!   the read and the write of the new holder. After the claim the fence refuses older writes.
+//! * **Every write through the fence.** A plain `SET` does not check the token.
+//! * **One script for changes that belong together.** Two guarded writes are two steps.
 //! * **Exclusive locks only**: a mutex, a write lock, an election. Two readers, or two holders of a
 //!   semaphore, hold at once with different tokens, and the newer would shut out the older.
-//! * **In a Cluster**, a fence lives in the hash slot of a key of its name, and guards keys in that slot:
-//!   `Fence::new("{invoices}")` those with the tag `{invoices}`, `Fence::new("invoice:42")` the key
-//!   `invoice:42` and those with the tag `{invoice:42}`. Others are refused. One server has no slots.
+//! * **In a Cluster**, a fence lives in the hash slot of a key of its name, and guards keys in that
+//!   slot: `Fence::new("{invoices}")` guards keys with the tag `{invoices}`.
+//!   `Fence::new("invoice:42")` guards the key `invoice:42` and keys with the tag `{invoice:42}`.
+//!   The fence refuses other keys. A single server has no slots.
 //!
 //! # What is not promised
 //!
-//! * **A fence orders holders, not the writes of one holder.** The same token may write again, and a
-//!   write whose answer was lost may still arrive.
-//! * **It is as durable as your Redis.** The token and the data are written in one step, and so are lost
-//!   together by a crash or a failover. A claim that is lost so, `FLUSHALL`, or an eviction under a policy of
-//!   `allkeys-*`, lets old tokens in again until the newest is seen anew. Keep guarded data in a Redis with
-//!   `maxmemory-policy noeviction`, or with `volatile-*` and no [`forget_after`](Fence::forget_after).
-//! * **A script that fails midway is not taken back.** Redis never does that. Its token counts even so.
-//! * **Nothing is ever tried again here.** Your connection may do so by itself, as a Cluster's does.
-//! * **A lock that moves to another store gets other numbers.** Theirs may be smaller, and then all are
-//!   refused: take a new name for the fence, or delete [`Fence::key`] while nobody writes.
+//! * **A fence orders holders, not the writes of one holder.** The same token may write again, and
+//!   a write whose answer was lost may still arrive.
+//! * **A fence is as durable as your Redis.** Token and data are written in one step, so a crash or
+//!   a failover loses them together. After a lost claim, `FLUSHALL`, or an eviction under a policy
+//!   `allkeys-*`, the fence accepts old tokens until it has seen the newest again. Keep guarded
+//!   data in a Redis with `maxmemory-policy noeviction`, or with `volatile-*` and no
+//!   [`forget_after`](Fence::forget_after).
+//! * **A script that fails midway is not rolled back.** Redis never does that. Its token counts.
+//! * **This crate never retries.** Your connection may do so by itself, as that of a Cluster does.
+//! * **A lock that moves to another store gets other tokens.** They may be smaller, and then the
+//!   fence refuses all of them. Choose a new name for the fence, or delete [`Fence::key`] while no
+//!   program writes.
 //!
-//! Where access is limited, the user needs `EVAL`, `EVALSHA`, `GET`, `SET`, `PEXPIRE`, `DEL` to delete, what
-//! the scripts call, and the keys `tenure:fence:*`.
+//! With access control the user needs `EVAL`, `EVALSHA`, `GET`, `SET`, `PEXPIRE`, `DEL` for
+//! deletions, the commands of the scripts, and the keys `tenure:fence:*`.
 
 mod script;
 mod slot;
@@ -67,14 +77,14 @@ use redis::{
 };
 use tenure_core::{Error, Key, Result, check_token};
 
-/// The driver, whose connections a [`Fence`] takes.
+/// The driver, whose connections a [`Fence`] uses.
 pub use redis;
 pub use script::FencedScript;
 pub use tenure_core::Stale;
 
-/// The shortest time for which [`Fence::forget_after`] keeps a token.
+/// Minimum time that [`Fence::forget_after`] accepts.
 pub const FORGET_AFTER_MIN: Duration = Duration::from_secs(60);
-/// The longest time for which [`Fence::forget_after`] keeps a token: ten years.
+/// Maximum time that [`Fence::forget_after`] accepts: ten years.
 pub const FORGET_AFTER_MAX: Duration = Duration::from_secs(3650 * 24 * 60 * 60);
 
 static SET: LazyLock<FencedScript> =
@@ -82,7 +92,7 @@ static SET: LazyLock<FencedScript> =
 static DELETE: LazyLock<FencedScript> =
     LazyLock::new(|| FencedScript::guarded("return redis.call('DEL', KEYS[1])"));
 
-/// The newest token that has been seen where something is written, under a name.
+/// A fence: a named key with the newest token, which every guarded write checks.
 ///
 /// ```text
 ///   holder 41 ──claim──▶ ┌──────────┐
@@ -92,7 +102,7 @@ static DELETE: LazyLock<FencedScript> =
 ///   holder 41 ──write──╳ └──────────┘
 /// ```
 ///
-/// It keeps nothing in this process, and needs no clean-up. A clone is the same fence.
+/// It has no state in this process, and needs no clean-up. A clone is the same fence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fence {
     name: Key,
@@ -101,11 +111,16 @@ pub struct Fence {
 }
 
 impl Fence {
-    /// The fence of this name, for everybody who uses the name.
+    /// Returns the fence of this name. All programs that use the name share it.
     ///
-    /// Any non-empty string of up to [`KEY_BYTES_MAX`](tenure_core::KEY_BYTES_MAX) bytes will do, and
-    /// distinct strings are distinct fences: `{invoices}` and `invoices` are two. On one server it guards
-    /// whatever is written through it. In a Cluster it guards keys in the hash slot of a key of its name.
+    /// A name is any non-empty string of up to [`KEY_BYTES_MAX`](tenure_core::KEY_BYTES_MAX) bytes.
+    /// Distinct strings are distinct fences: `{invoices}` and `invoices` are two. On a single
+    /// server a fence guards all keys that are written through it. In a Cluster it guards keys in
+    /// the hash slot of a key of its name.
+    ///
+    /// # Errors
+    ///
+    /// The name is empty or too long.
     pub fn new(name: impl AsRef<str>) -> Result<Self> {
         let name = Key::new(name)?;
         let tag = slot::tag_beside(name.as_str().as_bytes());
@@ -113,11 +128,16 @@ impl Fence {
         Ok(Self { name, key, life_ms: None })
     }
 
-    /// Forgets the newest token when nothing was written for this long, and then lets **any** token in.
+    /// Forgets the newest token after `idle` without a write, and then accepts **any** token.
     ///
-    /// By default a token is kept for ever, in about 150 bytes. This is for millions of guarded things that
-    /// come and go. Take a time that is longer than any old holder can still be about to write, with all
-    /// its pauses; days are better than minutes. All who use the fence should say the same.
+    /// By default a token is kept for ever, in about 150 bytes. A limit is for millions of guarded
+    /// objects that come and go. Choose a time longer than any pause of an old holder before its
+    /// write: days rather than minutes. All programs that use the fence should choose the same
+    /// time.
+    ///
+    /// # Errors
+    ///
+    /// The time is below [`FORGET_AFTER_MIN`] or above [`FORGET_AFTER_MAX`].
     pub fn forget_after(mut self, idle: Duration) -> Result<Self> {
         if !(FORGET_AFTER_MIN..=FORGET_AFTER_MAX).contains(&idle) {
             return Err(Error::invalid(format!(
@@ -128,30 +148,39 @@ impl Fence {
         Ok(self)
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn name(&self) -> &str {
         self.name.as_str()
     }
 
-    /// The key that holds the newest token, as decimal digits. To delete it is to forget.
+    /// Returns the key with the newest token in decimal digits. Deleting that key makes the fence
+    /// forget its newest token.
     pub fn key(&self) -> &str {
         &self.key
     }
 
-    /// Raises the newest token to this one, so that no older holder writes any more.
+    /// Raises the newest token to this one, so that the fence refuses writes of older holders.
     ///
-    /// Do it before the first read. The same token may claim again; an older one is refused.
+    /// Call it before the first read. The same token may claim again.
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run).
     pub async fn claim(&self, conn: &mut impl ConnectionLike, token: u64) -> Result<()> {
         let mut args = vec![token.to_string()];
         if let Some(life_ms) = self.life_ms {
             args.extend(["PX".to_owned(), life_ms.to_string()]);
         }
-        // The fence's own key, written under its own guard: even if nothing is new, it is a write,
-        // which no replica takes.
+        // Sets the fence's own key. A claim is a write even if the token is not new, so that a
+        // replica refuses it.
         self.run(conn, &SET, &self.key, args, token).await
     }
 
-    /// Sets a key, as `SET` does: the value replaces one of any type, and ends its time to live.
+    /// Sets a key as `SET` does: replaces a value of any type, and removes its time to live.
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run).
     pub async fn set(
         &self,
         conn: &mut impl ConnectionLike,
@@ -162,9 +191,14 @@ impl Fence {
         self.set_options(conn, key, value, SetOptions::default(), token).await
     }
 
-    /// Sets a key with the options of `SET`: a time to live, `KEEPTTL`, only if it is (not) there, `GET`.
+    /// Sets a key with the options of `SET`: a time to live, `KEEPTTL`, `NX` or `XX`, `GET`.
     ///
-    /// The answer is that of `SET`: with a condition, `Option<String>` or `bool` tell whether it was met.
+    /// Returns the answer of `SET`. With a condition, an `Option<String>` or a `bool` shows whether
+    /// it was met.
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run).
     pub async fn set_options<T: FromRedisValue>(
         &self,
         conn: &mut impl ConnectionLike,
@@ -178,7 +212,11 @@ impl Fence {
         self.run(conn, &SET, key, args, token).await
     }
 
-    /// Deletes a key, and tells whether it was there.
+    /// Deletes a key, and returns whether it existed.
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run).
     pub async fn delete(
         &self,
         conn: &mut impl ConnectionLike,
@@ -188,14 +226,21 @@ impl Fence {
         self.run(conn, &DELETE, key, None::<&str>, token).await
     }
 
-    /// Runs a script, in one atomic step with the check of the token, and answers what it answers.
+    /// Runs a script in one atomic step with the check of the token, and returns its answer.
     ///
-    /// `KEYS` and `ARGV` are these keys and arguments, and nothing else. If the script fails, what it
-    /// wrote before that stays written, and its token counts.
+    /// The script finds exactly these `keys` and `args` in `KEYS` and `ARGV`. If it fails midway,
+    /// its earlier writes stay, and its token counts.
+    ///
+    /// # Errors
+    ///
+    /// [`Lost`](tenure_core::ErrorKind::Lost) if a newer token was seen, with [`Stale`] as the
+    /// cause: nothing was changed. `Unavailable` if there was no answer: the write may be done or
+    /// not. `Rejected` if the script failed. `Invalid` for keys in another hash slot, or if the
+    /// answer is of another type than `T`: then the write is done.
     ///
     /// # Cancel safety
     ///
-    /// As with every verb here: a future that is dropped after it was polled may have been done.
+    /// If the future is dropped after it was polled, the script may have run or not.
     pub async fn run<T: FromRedisValue>(
         &self,
         conn: &mut impl ConnectionLike,
@@ -222,7 +267,8 @@ impl Fence {
         }
     }
 
-    /// The call: what is the guard's own comes last, where the script takes it away again.
+    /// Returns the call. The guard's own key and arguments come last, where `check.lua` removes
+    /// them.
     fn call(
         &self,
         script: &FencedScript,
@@ -236,9 +282,9 @@ impl Fence {
         call
     }
 
-    /// What `check.lua` answers.
+    /// Reads an answer of `check.lua`.
     fn read<T: FromRedisValue>(&self, answer: Value, token: u64) -> Result<T> {
-        let Value::Array(answer) = answer else { return Err(trouble::puzzled()) };
+        let Value::Array(answer) = answer else { return Err(trouble::unknown_answer()) };
         let mut answer = answer.into_iter();
         let (verdict, more) = (answer.next(), answer.next().unwrap_or(Value::Nil));
         match verdict {
@@ -247,23 +293,24 @@ impl Fence {
                 T::from_redis_value(more).map_err(trouble::unexpected)
             }
             Some(Value::Int(0)) => {
-                let newest = u64::from_redis_value(more).map_err(|_| trouble::puzzled())?;
+                let newest = u64::from_redis_value(more).map_err(|_| trouble::unknown_answer())?;
                 Err(Stale { token, newest }.into())
             }
             Some(Value::Int(2)) => {
-                let said = String::from_redis_value(more).map_err(|_| trouble::puzzled())?;
-                Err(if said.contains("WRONGTYPE") {
+                let text = String::from_redis_value(more).map_err(|_| trouble::unknown_answer())?;
+                // The server gives only text: an error inside a script has no code of its own.
+                Err(if text.contains("WRONGTYPE") {
                     trouble::foreign(&self.key)
                 } else {
-                    trouble::refused(&said)
+                    trouble::refused(&text)
                 })
             }
             Some(Value::Int(3)) => Err(trouble::foreign(&self.key)),
-            _ => Err(trouble::puzzled()),
+            _ => Err(trouble::unknown_answer()),
         }
     }
 
-    /// In a Cluster, these keys and the fence are not in one slot.
+    /// Returns the error for keys that are not in the hash slot of the fence.
     fn elsewhere(&self, keys: &[Vec<u8>]) -> Error {
         let own = slot::slot_of(self.key.as_bytes());
         let stray = keys.iter().find(|key| slot::slot_of(key) != own);
@@ -276,7 +323,7 @@ impl Fence {
     }
 }
 
-/// Sends one command, and takes an error apart from an answer that holds one.
+/// Sends one command, and returns an error of the server as an error.
 async fn ask(conn: &mut impl ConnectionLike, call: &Cmd) -> redis::RedisResult<Value> {
     match conn.req_packed_command(call).await? {
         Value::ServerError(error) => Err(error.into()),

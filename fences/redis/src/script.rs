@@ -1,4 +1,4 @@
-//! A script under guard: the check, then its own text, sent as one.
+//! A guarded script: the check of the token and the user's text as one script.
 
 use std::sync::LazyLock;
 
@@ -7,54 +7,53 @@ use tenure_core::{Error, Result};
 
 /// A Lua script that a [`Fence`](crate::Fence) runs under guard.
 ///
-/// It is the text that `EVAL` takes. It finds `KEYS` and `ARGV` as it was given them, may declare
-/// locals and return early, and an error is reported with the line of its own text. Make it once and
-/// use it often: the server is sent the text only if it does not know it yet.
+/// Its text is one that `EVAL` accepts. The script finds its own `KEYS` and `ARGV`, may declare
+/// locals and return early, and an error has the line number of its own text. Create it once and
+/// use it often: the client sends the text only to a server that does not know it yet.
 #[derive(Clone, Debug)]
 pub struct FencedScript {
     text: String,
     hash: String,
 }
 
-/// `check.lua` without its comments and in one line, so that the first line of what
-/// follows it is line one.
+/// `check.lua` in one line and without its comments, so that the user's first line stays line one.
 static CHECK: LazyLock<String> = LazyLock::new(|| {
     let lines = include_str!("check.lua").lines().map(str::trim);
     lines.filter(|line| !line.starts_with("--")).collect::<Vec<_>>().join(" ")
 });
 
 impl FencedScript {
-    /// A script of this text.
+    /// Returns a script with this text. The server compiles it on the first run. If that fails,
+    /// nothing is changed.
     ///
-    /// A `#!lua` line is refused: its flags would be those of the guard as well. What does not compile
-    /// is refused by the server when it is run, with nothing changed.
+    /// # Errors
+    ///
+    /// The text begins with a `#!lua` line, whose flags would apply to the check as well.
     pub fn new(text: impl AsRef<str>) -> Result<Self> {
         let text = text.as_ref();
         if text.starts_with("#!") {
-            return Err(Error::invalid(
-                "a guarded script cannot have a `#!` line: leave it out, the guard runs the rest",
-            ));
+            return Err(Error::invalid("a guarded script cannot have a `#!` line: remove it"));
         }
         Ok(Self::guarded(text))
     }
 
-    /// The text is inside a function that has the guard's one local as a parameter of its own, and so
-    /// cannot see it. The line break ends a comment in the last line.
+    /// Puts the text inside a function whose parameter hides the only local of `check.lua`. The
+    /// line break ends a comment in the last line.
     pub(crate) fn guarded(text: &str) -> Self {
         let text = format!("{} return tenure((function(tenure) {text}\nend)())", *CHECK);
         let hash = redis::Script::new(&text).get_hash().to_owned();
         Self { text, hash }
     }
 
-    /// The call of it, for a server that knows it; its keys and arguments follow.
+    /// Returns a call without keys and arguments, for a server that knows the script.
     pub(crate) fn by_hash(&self) -> Cmd {
         let mut call = redis::cmd("EVALSHA");
         call.arg(&self.hash);
         call
     }
 
-    /// The same call, for a server that does not know it yet. It goes where the first one went,
-    /// which `SCRIPT LOAD` in a Cluster would not.
+    /// Returns the same call for a server that does not know the script yet. In a Cluster it goes
+    /// to the same node, which `SCRIPT LOAD` would not.
     pub(crate) fn by_text(&self, by_hash: &Cmd) -> Cmd {
         let mut call = redis::cmd("EVAL");
         call.arg(&self.text);

@@ -1,15 +1,15 @@
-//! Where in a Cluster a fence lives: in the hash slot of a key of its name.
+//! The hash slot of a fence in a Cluster: that of a key of its name.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use redis::cluster_routing::Slot;
 
-/// How many slots a Cluster has.
+/// Number of slots of a Cluster.
 const SLOTS: usize = 16_384;
 
-/// For every slot, the smallest number whose decimal text is in it. It stands for the user's own hash
-/// tag, which never becomes part of a name: not every string can be put between braces.
+/// For every slot, the smallest number whose decimal text is in that slot. It replaces the user's
+/// own hash tag, because not every string can be put between braces.
 static TAGS: LazyLock<HashMap<Slot, u32>> = LazyLock::new(|| {
     let mut tags = HashMap::with_capacity(SLOTS);
     for number in 0_u32.. {
@@ -21,12 +21,12 @@ static TAGS: LazyLock<HashMap<Slot, u32>> = LazyLock::new(|| {
     tags
 });
 
-/// The slot of a key, by its hash tag if it has one.
+/// Returns the slot of a key, by its hash tag if it has one.
 pub(crate) fn slot_of(key: &[u8]) -> Slot {
     Slot::for_key(key)
 }
 
-/// A tag whose slot is that of this key.
+/// Returns a tag in the slot of this key.
 pub(crate) fn tag_beside(key: &[u8]) -> u32 {
     TAGS[&slot_of(key)]
 }

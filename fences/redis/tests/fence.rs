@@ -1,4 +1,4 @@
-//! Guarded writes, against a Redis that each test starts for itself.
+//! Guarded writes to a Redis that each test starts for itself.
 
 #[path = "fence/cluster.rs"]
 mod cluster;
@@ -19,7 +19,7 @@ use server::Server;
 use tenure_core::{ErrorKind, NUMBER_MAX, Result};
 use tenure_fence_redis::{Fence, Stale};
 
-/// What a test works with: its own server, a connection to it, and a fence.
+/// A fixture: a server of the test's own, a connection to it, and a fence.
 struct Bench {
     server: Server,
     conn: MultiplexedConnection,
@@ -27,7 +27,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// Runs one test, unless there is no Redis here.
+    /// Runs one test. Skips it if there is no Redis on this machine.
     fn run(test: impl AsyncFnOnce(Self)) {
         let Some(server) = Server::start(&[]) else { return };
         block_on(async {
@@ -36,12 +36,12 @@ impl Bench {
         });
     }
 
-    /// Asks the server something that no fence has to do with.
+    /// Sends a command without a fence.
     async fn ask<T: FromRedisValue>(&mut self, words: &[&str]) -> T {
         redis::cmd(words[0]).arg(&words[1..]).query_async(&mut self.conn).await.unwrap()
     }
 
-    /// The newest token that the fence has seen.
+    /// Returns the newest token that the fence has seen.
     async fn newest(&mut self) -> Option<u64> {
         let key = self.fence.key().to_owned();
         self.ask(&["GET", &key]).await
@@ -52,7 +52,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
 }
 
-/// The write was refused because of a newer token.
+/// Asserts that the write was refused because of a newer token.
 #[track_caller]
 fn assert_stale<T: std::fmt::Debug>(answer: Result<T>, token: u64, newest: u64) {
     let error = answer.unwrap_err();
@@ -60,7 +60,7 @@ fn assert_stale<T: std::fmt::Debug>(answer: Result<T>, token: u64, newest: u64) 
     assert_eq!(Stale::of(&error), Some(Stale { token, newest }), "{error:?}");
 }
 
-/// The write failed in this way, and the sentence says this.
+/// Asserts that the write failed with this kind, and that the message contains `part`.
 #[track_caller]
 fn assert_failed<T: std::fmt::Debug>(answer: Result<T>, kind: ErrorKind, part: &str) {
     let error = answer.unwrap_err();

@@ -1,4 +1,4 @@
-//! One process of etcd, and where it is.
+//! One process of etcd, with its ports and its folder.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpStream};
@@ -11,10 +11,10 @@ use crate::port::Port;
 use crate::process::Process;
 use crate::{Certificates, Result};
 
-/// How long a member may take to say whether it is well.
+/// Time limit of an answer about a member's health.
 const ANSWER_MAX: Duration = Duration::from_millis(500);
 
-/// One process of etcd.
+/// A member: one process of etcd.
 #[derive(Debug)]
 pub struct Member {
     process: Process,
@@ -24,7 +24,7 @@ pub struct Member {
     folder: Folder,
 }
 
-/// The ports and the folder of a member that is not there yet.
+/// The ports and the folder of a member that is not started yet.
 pub(super) struct Site {
     name: String,
     client: Port,
@@ -34,18 +34,18 @@ pub(super) struct Site {
 }
 
 impl Site {
-    /// The site of the member with this number.
+    /// Claims the site of the member with this number.
     pub(super) fn claim(at: usize) -> Result<Self> {
         let (client, peer, metrics) = (Port::claim()?, Port::claim()?, Port::claim()?);
         Ok(Self { name: format!("m{at}"), client, peer, metrics, folder: Folder::quick("etcd")? })
     }
 
-    /// As the other members are told of it.
+    /// Returns the member's part of the option `--initial-cluster`.
     pub(super) fn as_peer(&self) -> String {
         format!("{}=http://127.0.0.1:{}", self.name, self.peer.number())
     }
 
-    /// What starts it.
+    /// Returns the command that starts the member.
     pub(super) fn command(
         &self,
         program: &Path,
@@ -63,7 +63,7 @@ impl Site {
         command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
         command.args(["--initial-cluster", peers, "--initial-cluster-token", peers]);
         command.args(["--listen-metrics-urls", &metrics]);
-        // A busy machine must not look like a member that is gone.
+        // A busy machine must not count as a lost member.
         command.args(["--heartbeat-interval", "100", "--election-timeout", "1000"]);
         if let Some(certificates) = certificates {
             command.arg("--client-cert-auth").arg("--trusted-ca-file").arg(certificates.ca());
@@ -73,7 +73,7 @@ impl Site {
         command
     }
 
-    /// The member that this command starts, which has not begun.
+    /// Returns the member that this command starts.
     pub(super) fn member(self, command: Command) -> Result<Member> {
         let Self { client, peer, metrics, folder, .. } = self;
         let name = format!("etcd at 127.0.0.1:{}", client.number());
@@ -83,7 +83,7 @@ impl Site {
 }
 
 impl Member {
-    /// Where clients find it.
+    /// The port for clients.
     pub fn port(&self) -> u16 {
         self.client.number()
     }
@@ -92,58 +92,58 @@ impl Member {
         format!("http://127.0.0.1:{}", self.peer.number())
     }
 
-    /// Where everything is that it writes.
+    /// The folder of its log and data.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// The number of its process, while that runs.
+    /// The pid of its process, while the process runs.
     pub fn pid(&self) -> Result<u32> {
         self.process.pid()
     }
 
-    /// Ends it as a power cut would. It keeps its ports and its folder.
+    /// Kills the process. The server keeps its ports and its folder.
     pub fn kill(&self) -> Result<()> {
         self.process.kill()
     }
 
-    /// Starts it, and waits until it and its cluster are well.
+    /// Starts the member, and waits until it reports its cluster as healthy.
     pub fn restart(&self) -> Result<()> {
         self.process.start(|| match self.get("/health") {
             Some(health) if health.contains(r#""health":"true""#) => Ok(()),
-            _ => Err("It is not well yet.".into()),
+            _ => Err("It is not healthy yet.".into()),
         })
     }
 
-    /// Starts it, without waiting for its cluster.
+    /// Starts the member without waiting for its cluster.
     pub fn begin(&self) -> Result<()> {
         self.process.start(|| {
             self.get("/metrics").map(drop).ok_or_else(|| "It does not answer yet.".into())
         })
     }
 
-    /// Takes its processor away.
+    /// Freezes the process.
     pub fn freeze(&self) -> Result<()> {
         self.process.freeze()
     }
 
-    /// Lets it go on.
+    /// Resumes the process.
     pub fn thaw(&self) -> Result<()> {
         self.process.thaw()
     }
 
-    /// A number that it keeps of itself, the sum over all its labels.
+    /// Returns a metric of the member, summed over all labels.
     pub fn metric(&self, name: &str) -> Option<f64> {
         self.sum(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with([' ', '{'])))
     }
 
-    /// How many requests of this method clients have sent to it, each message of a stream counted.
+    /// Returns the number of requests of this method, with each message of a stream.
     pub fn requests(&self, method: &str) -> u64 {
         let label = format!("grpc_method=\"{method}\"");
         let is_of = |line: &str| {
             line.starts_with("grpc_server_msg_received_total{") && line.contains(&label)
         };
-        // The count is whole; the text has a point in it only beyond millions.
+        // The count is a whole number, printed with an exponent above some millions.
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
         self.sum(is_of).map_or(0, |sum| sum as u64)
     }
@@ -161,7 +161,7 @@ impl Member {
     }
 }
 
-/// What is answered at this port.
+/// Returns the answer of an HTTP server at this port.
 pub(super) fn get(port: u16, path: &str) -> Option<String> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok()?;
     stream.set_read_timeout(Some(ANSWER_MAX)).ok()?;

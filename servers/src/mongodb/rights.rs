@@ -1,10 +1,10 @@
-//! Rights: what the user of a limited server may do, which is what operators are told to allow.
+//! The role of the engine's user on a limited server, as the README of the engine recommends it.
 
 use bson::Document;
 
 const ROLE: &str = include_str!("role.json");
 
-/// The command that makes the role.
+/// Returns the command that creates the role.
 ///
 /// # Panics
 ///

@@ -1,4 +1,4 @@
-//! A server is one process of MongoDB, with its port and its folder.
+//! One process of MongoDB, with its port and its folder.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -19,16 +19,16 @@ use crate::port::Port;
 use crate::process::Process;
 use crate::{Certificates, Result, Store};
 
-/// How often another port is tried when a stranger was faster.
+/// Maximum starts of a server whose port another program takes.
 const PORTS_TRIED_MAX: u32 = 8;
-/// How long an answer is waited for before it is asked again whether there is one.
+/// Time limit of the first answer before the next attempt.
 const FIRST_ANSWER_MAX: Duration = Duration::from_millis(500);
-/// What a server says of a port that is another's.
+/// The text in the log of a server whose port is taken.
 const PORT_IS_TAKEN: &str = "Address already in use";
-/// What members of one set know, and nobody else.
+/// The shared key of the members of a set.
 const KEY: &str = "c2VydmVycyBmb3IgdGVzdHMgYWxvbmU=";
 
-/// One server, listening on 127.0.0.1. Dropping it kills it and removes its folder.
+/// A server that listens on 127.0.0.1. Dropping it kills the process and removes its folder.
 #[derive(Debug)]
 pub struct Server {
     process: Process,
@@ -39,102 +39,104 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts a replica set of one member, open to everybody.
+    /// Starts a replica set of one member without access control.
     pub fn start() -> Result<Self> {
         Setup::new().start()
     }
 
-    /// The port on which it listens.
+    /// The port.
     pub fn port(&self) -> u16 {
         self.port.number()
     }
 
-    /// Where everything is that it writes.
+    /// The folder of its log and data.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// The number of its process, while that runs.
+    /// The pid of its process, while the process runs.
     pub fn pid(&self) -> Result<u32> {
         self.process.pid()
     }
 
-    /// What a client of its TLS needs.
+    /// The certificates for a client of its port with TLS.
     pub fn certificates(&self) -> Option<&Certificates> {
         self.certificates.as_ref()
     }
 
-    /// `mongodb://`, with who the client is to be and which set this is.
+    /// The URL with the login of the client and the name of the set.
     pub fn url(&self) -> String {
         self.url_of(&self.address())
     }
 
-    /// A new connection, without a login.
+    /// Connects without a login.
     pub fn client(&self) -> Result<Client> {
         Client::connect(self.port())
     }
 
-    /// Asks one thing, over a connection of its own. A refusal is an error.
+    /// Sends a command over a connection of its own. An error of the server is an error.
     pub fn command(&self, database: &str, command: Document) -> Result<Document> {
         self.client()?.command(database, command)
     }
 
-    /// Makes commands fail: `what` is the `data` of the fail point `failCommand`, `times` how often.
+    /// Makes commands fail `times` times. `what` is the `data` of the fail point `failCommand`.
     pub fn fail_commands(&self, what: Document, times: u32) -> Result<()> {
         let mode = doc! { "times": i64::from(times) };
         let point = doc! { "configureFailPoint": "failCommand", "mode": mode, "data": what };
         self.command("admin", point).map(drop)
     }
 
-    /// Lets all commands succeed again.
+    /// Turns the fail point off.
     pub fn fail_no_more(&self) -> Result<()> {
         let point = doc! { "configureFailPoint": "failCommand", "mode": "off" };
         self.command("admin", point).map(drop)
     }
 
-    /// Ends it as a power cut would. It keeps its port and its folder.
+    /// Kills the process. The server keeps its port and its folder.
     pub fn kill(&self) -> Result<()> {
         self.process.kill()
     }
 
-    /// Asks it to end, by SIGTERM, and waits until it has.
+    /// Stops the process with SIGTERM, and waits for its end.
     pub fn stop_politely(&self) -> Result<()> {
         self.process.stop_politely().map(drop)
     }
 
-    /// Starts it again, after it was killed or stopped: same port, same folder, same setup.
+    /// Starts the server again with the same port, folder and setup.
     ///
-    /// A server alone takes writes when this returns; a member of a larger set answers.
+    /// Waits until a single server accepts writes, or a member of a larger set answers.
     pub fn restart(&self) -> Result<()> {
         self.begin()?;
         self.is_settled()
     }
 
-    /// Sets its wall clock: so many seconds ahead of the true time, or behind it. Other clocks are left alone.
+    /// Sets the offset of its wall clock. Other clocks stay true.
     pub fn set_clock(&self, offset_seconds: i64) -> Result<()> {
         if !self.setup.settable_clock {
-            return Err("A server's clock can be set if it was set up so: `settable_clock`.".into());
+            return Err(
+                "The clock of this server cannot be set: use `settable_clock` in its setup.".into(),
+            );
         }
         clock::set(&self.folder, offset_seconds).map(drop)
     }
 
-    /// Lets it stand still: connections stay open, and nothing is answered.
+    /// Freezes the process: connections stay open, and no request is answered.
     pub fn freeze(&self) -> Result<()> {
         self.process.freeze()
     }
 
-    /// Lets it go on.
+    /// Resumes the process.
     pub fn thaw(&self) -> Result<()> {
         self.process.thaw()
     }
 
-    /// Whether it takes writes now.
+    /// Whether it is the primary.
     pub fn is_primary(&self) -> bool {
         hello(self.port(), FIRST_ANSWER_MAX)
             .is_ok_and(|hello| hello.get_bool("isWritablePrimary").unwrap_or_default())
     }
 
-    /// One server, ready for writes, with its user made.
+    /// Starts a single server, creates its user, and waits until it accepts writes.
     pub(super) fn alone(mut setup: Setup) -> Result<Self> {
         let user = setup.user.take();
         let server = Self::member(&setup)?;
@@ -148,7 +150,7 @@ impl Server {
         }
     }
 
-    /// One server that answers, and waits to be told of its set.
+    /// Starts a server whose set is not initiated yet.
     pub(super) fn member(setup: &Setup) -> Result<Self> {
         let mut tries = 1;
         loop {
@@ -161,7 +163,7 @@ impl Server {
         }
     }
 
-    /// Makes a set of these members. A primary that is gone is replaced after two seconds.
+    /// Initiates a set of these members. The election timeout is two seconds.
     pub(super) fn initiate(&self, set: &str, members: &[&Self]) -> Result<()> {
         let members = (0_i32..).zip(members);
         let members = members.map(|(id, it)| doc! { "_id": id, "host": it.address() });
@@ -177,7 +179,7 @@ impl Server {
         format!("127.0.0.1:{}", self.port())
     }
 
-    /// The URL of these addresses, for a client of this server's kind.
+    /// Returns the URL of these addresses with login, set and TLS of this server.
     pub(super) fn url_of(&self, addresses: &str) -> String {
         let login = self.setup.user.as_ref().map_or_else(String::new, |user| {
             format!("{}:{}@", escaped(&user.name), escaped(&user.password))
@@ -193,7 +195,7 @@ impl Server {
         format!("mongodb://{login}{addresses}/?{options}")
     }
 
-    /// Makes the user while everybody may, and starts the server again for that user alone.
+    /// Creates the user without access control, and restarts the server with access control.
     fn behind_login(mut self, user: User) -> Result<Self> {
         let mut client = self.client()?;
         let roles = match &user.role {
@@ -236,13 +238,13 @@ impl Server {
         self.tidy_up()
     }
 
-    /// Waits until it takes writes, if it is the one that must.
+    /// Waits until it accepts writes, unless its set has other members.
     fn is_settled(&self) -> Result<()> {
         let settled = until(|| {
             let hello = hello(self.port(), FIRST_ANSWER_MAX)?;
             let others = hello.get_array("hosts").is_ok_and(|hosts| hosts.len() > 1);
             let writes = hello.get_bool("isWritablePrimary").unwrap_or_default();
-            if others || writes { Ok(()) } else { Err("takes no writes".into()) }
+            if others || writes { Ok(()) } else { Err("does not accept writes".into()) }
         });
         settled.map_err(|why: String| self.process.telling(&why))
     }
@@ -259,7 +261,7 @@ fn process(port: &Port, command: Command, folder: &Folder) -> Result<Process> {
     Process::new(at, command, folder.path().join("log"))
 }
 
-/// A small server that reaps records soon, and can be told to fail.
+/// Returns the command of a small server with a short TTL interval and fail points.
 fn command(
     setup: &Setup,
     port: &Port,

@@ -1,4 +1,4 @@
-//! A setup says what a server is to be, before it is started.
+//! The configuration of a server, before it is started.
 
 use bson::Document;
 
@@ -6,7 +6,7 @@ use super::Server;
 use super::rights;
 use crate::Result;
 
-/// What a server is to be. A new one is a replica set of one member, open to everybody.
+/// A configuration of a server. The default is a replica set of one member without access control.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct Setup {
@@ -19,17 +19,17 @@ pub struct Setup {
     pub(super) clock_off_by_s: i64,
 }
 
-/// Who may log in, and what they may do.
+/// The user of a server with access control.
 #[derive(Clone, Debug)]
 pub(super) struct User {
     pub(super) name: String,
     pub(super) password: String,
-    /// The command that makes the role; without one the user may do everything.
+    /// The command that creates the role. Without one the user has all rights.
     pub(super) role: Option<Document>,
 }
 
 impl Setup {
-    /// A replica set of one member.
+    /// Returns the setup of a replica set of one member.
     pub fn new() -> Self {
         Self {
             set: Some("rs0"),
@@ -42,49 +42,48 @@ impl Setup {
         }
     }
 
-    /// A server that belongs to no set: it has no change streams.
+    /// Makes it a server outside a set, which has no change streams.
     pub fn standalone(self) -> Self {
         Self { set: None, ..self }
     }
 
-    /// Nobody gets in but this user, who has the role that the README of the engine tells operators
-    /// to make.
+    /// Turns access control on, with a user that has the role of the engine's README.
     pub fn limited_user(self, name: &str, password: &str) -> Self {
         self.user(name, password, Some(rights::role()))
     }
 
-    /// Nobody gets in but this user, who may do what this command, `createRole`, says.
+    /// Turns access control on, with a user that has the role of this command, `createRole`.
     pub fn user_with_role(self, name: &str, password: &str, role: Document) -> Self {
         self.user(name, password, Some(role))
     }
 
-    /// Clients may speak TLS, and the URL says so.
+    /// Turns TLS on, also in the URL.
     pub fn tls(self) -> Self {
         Self { tls: true, ..self }
     }
 
-    /// How often records are reaped that a TTL index finds too old; one second if it is not said.
+    /// Sets the interval of the TTL monitor. The default is one second.
     pub fn ttl_monitor_every_s(self, seconds: u32) -> Self {
         Self { ttl_every_s: seconds, ..self }
     }
 
-    /// How often everything is written to disk. The oplog keeps what was not, even beyond its size.
+    /// Sets the interval of checkpoints. The oplog keeps later entries, even beyond its size.
     pub fn checkpoint_every_s(self, seconds: u32) -> Self {
         Self { checkpoint_every_s: Some(seconds), ..self }
     }
 
-    /// Its wall clock can be set, by [`Server::set_clock`]; needs [`FAKETIME`](super::FAKETIME).
+    /// Makes its wall clock settable by [`Server::set_clock`]. Needs [`FAKETIME`](super::FAKETIME).
     pub fn settable_clock(self) -> Self {
         Self { settable_clock: true, ..self }
     }
 
-    /// Its wall clock is so many seconds ahead of the true time, or behind it, and costs less than one that can be set; needs
+    /// Gives its wall clock a constant offset, which costs less than a settable one. Needs
     /// [`FAKETIME`](super::FAKETIME).
     pub fn clock_off_by_s(self, seconds: i64) -> Self {
         Self { clock_off_by_s: seconds, ..self }
     }
 
-    /// Starts a server like this.
+    /// Starts a server with this setup.
     pub fn start(self) -> Result<Server> {
         Server::alone(self)
     }

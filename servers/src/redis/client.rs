@@ -1,4 +1,4 @@
-//! A client is a connection that asks one thing at a time, and waits no longer than its limit.
+//! A client with one request at a time and a time limit for each answer.
 
 use std::io::{BufReader, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::Reply;
 use crate::Result;
 
-/// How long a server may take to answer.
+/// Time limit of an answer.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 
 /// A connection to one server on loopback.
@@ -18,12 +18,12 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects to a port of 127.0.0.1; with a password, as the default user.
+    /// Connects to a port of 127.0.0.1 as the default user.
     pub fn connect(port: u16, password: Option<&str>) -> Result<Self> {
         Self::connect_within(ANSWER_MAX, port, password)
     }
 
-    /// The same, with another limit for each answer.
+    /// Connects with another time limit for each answer.
     pub(super) fn connect_within(
         answer_max: Duration,
         port: u16,
@@ -44,7 +44,7 @@ impl Client {
         Ok(client)
     }
 
-    /// Sends a command, and waits for the reply. A refusal is an error.
+    /// Sends a command, and waits for the reply. An error of the server is an error.
     pub fn command<W: AsRef<[u8]>>(&mut self, words: &[W]) -> Result<Reply> {
         let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
         for word in words.iter().map(AsRef::as_ref) {
@@ -62,7 +62,7 @@ impl Client {
         }
     }
 
-    /// Waits for what comes unasked, as messages to a subscriber do.
+    /// Waits for a message to a subscriber.
     pub fn receive(&mut self) -> Result<Reply> {
         self.read().map_err(|error| format!("{} sent nothing: {error}.", self.at()))
     }

@@ -1,16 +1,16 @@
-//! A cluster shares out the slots of keys among its masters.
+//! A Cluster of three masters, each with a third of the slots.
 
 use super::masters::addresses;
 use super::{Relocation, Reply, Server, Setup};
 use crate::patience::until;
 use crate::{Result, Store};
 
-/// How many masters there are.
+/// Number of masters.
 const MASTERS: usize = 3;
-/// How many slots there are, in every cluster.
+/// Number of slots of every cluster.
 const SLOTS: usize = 16_384;
 
-/// Three masters, each with a third of the slots.
+/// A cluster of three masters, each with a third of the slots.
 #[derive(Debug)]
 pub struct Cluster {
     /// The masters first, then the replicas.
@@ -23,12 +23,12 @@ impl Cluster {
         Self::of(&Setup::new(), 0)
     }
 
-    /// Starts three masters with so many replicas each.
+    /// Starts three masters with this number of replicas each.
     pub fn with_replicas(replicas: usize) -> Result<Self> {
         Self::of(&Setup::new(), replicas)
     }
 
-    /// Starts three masters of one kind, with so many replicas each.
+    /// Starts three masters with this setup and this number of replicas each.
     pub fn of(setup: &Setup, replicas: usize) -> Result<Self> {
         let start = |_| setup.clone().cluster().start();
         let nodes = (0..MASTERS * (replicas + 1)).map(start).collect::<Result<_>>()?;
@@ -42,44 +42,44 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// `redis+cluster://127.0.0.1:a,127.0.0.1:b,127.0.0.1:c`: the masters of the beginning.
+    /// `redis+cluster://127.0.0.1:a,127.0.0.1:b,127.0.0.1:c`: the masters at the start.
     pub fn url(&self) -> String {
         let masters = self.first_masters();
         format!("redis+cluster://{}{}", super::masters::login(masters), addresses(masters))
     }
 
-    /// Every node: first those that were masters at the beginning, then their replicas in turn.
+    /// All nodes: first the masters at the start, then their replicas in turn.
     pub fn nodes(&self) -> &[Server] {
         &self.nodes
     }
 
-    /// The slot of a key.
+    /// Returns the slot of a key.
     pub fn slot_of(&self, key: &str) -> Result<u16> {
         let slot = self.any(|node| node.command(&["CLUSTER", "KEYSLOT", key])?.integer())?;
         u16::try_from(slot).map_err(|_| format!("{slot} is no slot."))
     }
 
-    /// The master that has a slot now, as the first node that answers says.
+    /// Returns the master of a slot according to the first node that answers.
     pub fn owner_of(&self, slot: u16) -> Result<&Server> {
         self.any(|node| {
             let share = shares(node)?.into_iter().find(|it| it.has(slot));
-            let share = share.ok_or_else(|| format!("Nobody has slot {slot}."))?;
+            let share = share.ok_or_else(|| format!("No node has slot {slot}."))?;
             self.at_port(share.ports[0])
         })
     }
 
-    /// Begins to move a slot to another master. From now on, its keys may be at either.
+    /// Begins to move a slot to another master. From now on its keys may be on either master.
     pub fn relocate<'a>(&'a self, slot: u16, to: &'a Server) -> Result<Relocation<'a>> {
         Relocation::begin(self, slot, to)
     }
 
-    /// Waits until each node that runs takes this one for the owner of the slot.
+    /// Waits until all running nodes name this node as the owner of the slot.
     pub fn until_owned(&self, slot: u16, owner: &Server) -> Result<()> {
         let mut running = self.nodes.iter().filter(|node| node.pid().is_ok());
         running.try_for_each(|node| until(|| agrees(node, slot, owner.port())))
     }
 
-    /// Waits until another master has the slot, in the eyes of each node that runs.
+    /// Waits until all running nodes name another owner of the slot.
     pub fn next_owner(&self, slot: u16, old: &Server) -> Result<&Server> {
         let next = until(|| {
             let owner = self.owner_of(slot)?;
@@ -96,7 +96,7 @@ impl Cluster {
 
     fn at_port(&self, port: i64) -> Result<&Server> {
         let node = self.nodes.iter().find(|node| i64::from(node.port()) == port);
-        node.ok_or_else(|| format!("The nodes name a stranger at port {port}."))
+        node.ok_or_else(|| format!("The nodes name an unknown node at port {port}."))
     }
 
     fn any<'a, T>(&'a self, ask: impl Fn(&'a Server) -> Result<T>) -> Result<T> {
@@ -110,7 +110,8 @@ impl Cluster {
         last
     }
 
-    /// Gives each master its third, and each node an age of its own: who is older is believed.
+    /// Assigns a third of the slots to each master, and a configuration epoch of its own to each
+    /// node.
     fn share_out(&self) -> Result<()> {
         for (age, node) in (1..).zip(&self.nodes) {
             node.command(&["CLUSTER", "SET-CONFIG-EPOCH", &u64::to_string(&age)])?;
@@ -124,7 +125,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Every node is told of every other: gossip alone would take its time.
+    /// Introduces every node to every other node, because gossip alone would take seconds.
     fn meet(&self) -> Result<()> {
         for (place, node) in self.nodes.iter().enumerate() {
             for other in &self.nodes[..place] {
@@ -139,7 +140,7 @@ impl Cluster {
     fn follow(&self) -> Result<()> {
         for (place, replica) in self.nodes.iter().enumerate().skip(MASTERS) {
             let master = id(&self.nodes[place % MASTERS])?;
-            // It can follow as soon as it has heard of its master.
+            // A replica can follow its master once it knows it.
             until(|| replica.command(&["CLUSTER", "REPLICATE", &master]))?;
         }
         Ok(())
@@ -176,7 +177,7 @@ impl Store for Cluster {
     }
 }
 
-/// Slots in a row, and who has them: the port of the master, then those of its replicas.
+/// A range of slots with the ports of its master and its replicas.
 #[derive(Debug)]
 struct Share {
     first: i64,
@@ -190,7 +191,7 @@ impl Share {
     }
 }
 
-/// What a node calls itself.
+/// Returns the id of a node.
 pub(super) fn id(node: &Server) -> Result<String> {
     node.command(&["CLUSTER", "MYID"])?.text()
 }
@@ -207,5 +208,5 @@ fn shares(node: &Server) -> Result<Vec<Share>> {
 
 fn agrees(node: &Server, slot: u16, owner: u16) -> Result<()> {
     let agrees = shares(node)?.iter().any(|it| it.has(slot) && it.ports[0] == i64::from(owner));
-    if agrees { Ok(()) } else { Err(format!("Port {} has another owner in mind.", node.port())) }
+    if agrees { Ok(()) } else { Err(format!("Port {} names another owner.", node.port())) }
 }

@@ -1,4 +1,4 @@
-//! The ways in which all tests of a run share a Redis or a Valkey.
+//! The deployments of Redis and Valkey.
 
 use super::{Cluster, Masters, Rights, Sentinels, Server, Setup};
 use crate::{Deployment, Tool};
@@ -8,15 +8,15 @@ pub const REDIS: Tool = Tool::program("redis-server", "redis-server");
 /// The server of Valkey, which Debian 12 does not have yet.
 pub const VALKEY: Tool = Tool::program("valkey-server", "valkey-server").not_required();
 
-/// How many masters a RedLock is tested with.
+/// Number of masters of the RedLock.
 const MASTERS: usize = 5;
 
-/// The engine is a user who may do what its README says, and nothing else.
+/// Returns a setup in which the engine has exactly the rights of its README.
 fn limited(rights: Rights) -> Setup {
     Setup::new().limited_user("locks", "secret", rights)
 }
 
-/// Each with its variable.
+/// The deployments of this module.
 pub(crate) const DEPLOYMENTS: [Deployment; 6] = [
     Deployment {
         name: "redis",

@@ -1,27 +1,27 @@
-//! Masters are servers that know nothing of each other, as RedLock wants them.
+//! Independent masters, as RedLock needs them.
 
 use super::{Server, Setup};
 use crate::{Result, Store};
 
-/// Servers without any tie between them.
+/// Servers that are independent of each other.
 #[derive(Debug)]
 pub struct Masters {
     servers: Vec<Server>,
 }
 
 impl Masters {
-    /// Starts so many plain ones.
+    /// Starts this number of plain servers.
     pub fn start(count: usize) -> Result<Self> {
         Self::of(&Setup::new(), count)
     }
 
-    /// Starts so many of one kind.
+    /// Starts this number of servers with this setup.
     pub fn of(setup: &Setup, count: usize) -> Result<Self> {
         let servers = (0..count).map(|_| setup.clone().start()).collect::<Result<_>>()?;
         Ok(Self { servers })
     }
 
-    /// Each of them.
+    /// The servers.
     pub fn servers(&self) -> &[Server] {
         &self.servers
     }
@@ -38,13 +38,13 @@ impl Store for Masters {
     }
 }
 
-/// The addresses of a URL that has several.
+/// Returns the addresses for a URL, separated by commas.
 pub(super) fn addresses(servers: &[Server]) -> String {
     let all = servers.iter().map(|server| format!("127.0.0.1:{}", server.port()));
     all.collect::<Vec<_>>().join(",")
 }
 
-/// Who the client of all these is to be.
+/// Returns the login for a URL of these servers.
 pub(super) fn login(servers: &[Server]) -> String {
     servers.first().map(Server::login).unwrap_or_default()
 }

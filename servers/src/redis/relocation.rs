@@ -1,21 +1,21 @@
-//! A relocation moves one slot of a cluster, step by step, so that a test can look between the steps.
+//! Moves one slot of a cluster step by step, so that a test can check the state between the steps.
 
 use super::cluster::id;
 use super::{Cluster, Reply, Server};
 use crate::Result;
 
-/// How many keys are moved at a time.
+/// Number of keys in one call of `MIGRATE`.
 const KEYS_AT_ONCE: &str = "100";
-/// How long moving them may take.
+/// Time limit of one such call.
 const MOVED_MAX_MS: &str = "5000";
 
-/// A slot that is on its way.
+/// A slot that is being moved.
 ///
-/// * At the beginning, its old owner answers for keys that it has, and says `ASK` for all others.
-/// * When the keys were [carried over](Self::carry), it says `ASK` for all.
-/// * At the [end](Self::finish), everybody but the new owner says `MOVED`.
+/// * At first the old owner answers for keys that it has, and with `ASK` for other keys.
+/// * After the keys were [moved](Self::carry), the old owner answers with `ASK` for all keys.
+/// * After the [end](Self::finish), all nodes but the new owner answer with `MOVED`.
 ///
-/// One that is dropped before its end leaves the slot as it is: on its way.
+/// Dropping it before the end leaves the slot between its owners.
 #[derive(Debug)]
 #[must_use = "a slot stays on its way until the relocation is finished"]
 pub struct Relocation<'a> {
@@ -47,7 +47,7 @@ impl<'a> Relocation<'a> {
         self.to
     }
 
-    /// Carries every key over that is there now, and says how many these were.
+    /// Moves all keys of the slot, and returns their number.
     pub fn carry(&self) -> Result<usize> {
         let (port, password) = (self.to.port().to_string(), self.to.setup().password.as_deref());
         let mut carried = 0;
@@ -72,11 +72,11 @@ impl<'a> Relocation<'a> {
         }
     }
 
-    /// Carries over what is left, and hands the slot over.
+    /// Moves the remaining keys, and assigns the slot to the new owner.
     pub fn finish(self) -> Result<()> {
         self.carry()?;
         let owner = id(self.to)?;
-        // The new owner must know first: a slot that nobody has would be refused to all.
+        // The new owner first: without an owner, all nodes would refuse the slot.
         let others = self.cluster.nodes().iter().filter(|node| {
             ![self.from.port(), self.to.port()].contains(&node.port()) && node.pid().is_ok()
         });

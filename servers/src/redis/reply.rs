@@ -1,28 +1,28 @@
-//! A reply is what a server says to a command, in RESP 2.
+//! Replies of a server to commands, in RESP 2.
 
 use std::io::BufRead;
 
 use crate::Result;
 
-/// One reply.
+/// A reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// There is nothing.
+    /// Null.
     Nil,
     /// A number.
     Integer(i64),
-    /// A word such as `OK`.
+    /// A simple string such as `OK`.
     Word(String),
-    /// A refusal. At the top of a reply, it is given as an error instead.
+    /// An error inside a list. An error that is the whole reply is returned as an error.
     Refusal(String),
-    /// Bytes.
+    /// A bulk string.
     Bytes(Vec<u8>),
-    /// Replies.
+    /// A list.
     List(Vec<Reply>),
 }
 
 impl Reply {
-    /// A number, also one that was sent as text.
+    /// Returns a number. It may have been sent as text.
     pub fn integer(&self) -> Result<i64> {
         match self {
             Self::Integer(number) => Ok(*number),
@@ -30,7 +30,7 @@ impl Reply {
         }
     }
 
-    /// Words or bytes, as text.
+    /// Returns a string as text.
     pub fn text(&self) -> Result<String> {
         match self {
             Self::Word(text) => Ok(text.clone()),
@@ -39,7 +39,7 @@ impl Reply {
         }
     }
 
-    /// The replies in it.
+    /// Returns the elements of a list.
     pub fn list(&self) -> Result<&[Reply]> {
         match self {
             Self::List(replies) => Ok(replies),
@@ -47,19 +47,19 @@ impl Reply {
         }
     }
 
-    /// The reply at this place of a list.
+    /// Returns the element of a list at this index.
     pub fn at(&self, place: usize) -> Result<&Reply> {
         self.list()?.get(place).ok_or_else(|| format!("{self:?} has no place {place}."))
     }
 
-    /// The value of `name:value` in a text of such lines, as INFO gives them.
+    /// Returns the value of the line `name:value` in a text such as that of INFO.
     pub fn field(&self, name: &str) -> Result<String> {
         let text = self.text()?;
         let value = |line: &str| Some(line.strip_prefix(name)?.strip_prefix(':')?.trim().into());
         text.lines().find_map(value).ok_or_else(|| format!("There is no `{name}` in: {text}."))
     }
 
-    /// Reads one from a connection.
+    /// Reads a reply from a connection.
     pub(super) fn read(from: &mut impl BufRead) -> std::io::Result<Self> {
         let line = line(from)?;
         let (kind, rest) = line.split_at_checked(1).ok_or_else(|| garbled(&line))?;

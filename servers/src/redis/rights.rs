@@ -1,13 +1,13 @@
-//! Rights: what the README of the engine tells operators to allow, taken out of it word by word.
+//! The rights of users, taken from the README of the engine.
 
 const README: &str = include_str!("../../../engines/redis/README.md");
-/// How each of the README's lines begins. What follows are the rights.
+/// The beginning of each such line of the README. The rights follow.
 const COMMAND: &str = "ACL SETUSER locks on >password ";
 
-/// Which of the README's users.
+/// A user of the README.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rights {
-    /// One server, what sentinels watch over, or one of a `RedLock`.
+    /// A single server, a server behind sentinels, or a server of a `RedLock`.
     Server,
     /// A node of a cluster.
     Cluster,
@@ -16,7 +16,7 @@ pub enum Rights {
 }
 
 impl Rights {
-    /// The rights, in the words of `ACL SETUSER`.
+    /// Returns the rights as arguments of `ACL SETUSER`.
     ///
     /// # Panics
     ///

@@ -1,24 +1,26 @@
-//! Sentinels watch over a master and its replicas, and name another master when it is gone.
+//! Sentinels, which monitor a master and its replicas and promote a replica when the master is
+//! gone.
 
 use super::masters::addresses;
 use super::{Reply, Server, Setup};
 use crate::patience::until;
 use crate::{Result, Store};
 
-/// What the sentinels call the set; it is in the URL.
+/// The name of the service in the URL.
 const NAME: &str = "tenure";
-/// How many there are.
+/// Number of sentinels.
 const SENTINELS: usize = 3;
-/// How many must agree that a master is gone.
+/// Number of sentinels that must agree that a master is gone.
 const QUORUM: &str = "2";
-/// How long a master may be silent.
+/// Time without an answer after which a master counts as gone.
 const DOWN_AFTER_MS: &str = "1000";
-/// When a fail-over that does not get on is tried again.
+/// Time limit of a failover before the next attempt.
 const FAILOVER_TIMEOUT_MS: &str = "3000";
-/// How often sentinels ask, and tell of themselves. Left to themselves, they need seconds to meet.
+/// Interval of pings and announcements. With the defaults, sentinels need seconds to find each
+/// other.
 const PERIOD_MS: &str = "100";
 
-/// Three sentinels over a master and its replicas.
+/// Three sentinels with a master and its replicas.
 #[derive(Debug)]
 pub struct Sentinels {
     sentinels: Vec<Server>,
@@ -26,12 +28,12 @@ pub struct Sentinels {
 }
 
 impl Sentinels {
-    /// Starts them over a plain master with one replica.
+    /// Starts sentinels for a plain master with one replica.
     pub fn start() -> Result<Self> {
         Self::over(&Setup::new(), 1)
     }
 
-    /// Starts them over servers of one kind: a master and so many replicas.
+    /// Starts sentinels for a master with this setup and this number of replicas.
     pub fn over(setup: &Setup, replicas: usize) -> Result<Self> {
         let master = setup.clone().start()?;
         let mut servers = Vec::with_capacity(replicas + 1);
@@ -58,12 +60,12 @@ impl Sentinels {
         &self.sentinels
     }
 
-    /// The servers that they watch; the first was the master at the beginning.
+    /// The monitored servers. The first was the master at the start.
     pub fn servers(&self) -> &[Server] {
         &self.servers
     }
 
-    /// Who is the master now, as the first sentinel that answers says.
+    /// Returns the current master according to the first sentinel that answers.
     pub fn master(&self) -> Result<&Server> {
         let mut last = String::from("There is no sentinel.");
         for sentinel in &self.sentinels {
@@ -75,7 +77,7 @@ impl Sentinels {
         Err(last)
     }
 
-    /// Waits until all sentinels that run name another master, and it takes itself for one.
+    /// Waits until all running sentinels name another master, and it has the role of a master.
     pub fn next_master(&self, old: &Server) -> Result<&Server> {
         until(|| {
             let running = self.sentinels.iter().filter(|it| it.pid().is_ok());
@@ -87,7 +89,7 @@ impl Sentinels {
                 }
             }
             if first.port() == old.port() {
-                return Err("The sentinels keep to the old master.".into());
+                return Err("The sentinels name the old master.".into());
             }
             let role = first.command(&["ROLE"])?.at(0)?.text()?;
             if role == "master" { Ok(first) } else { Err(format!("The next master is a {role}.")) }
@@ -98,14 +100,14 @@ impl Sentinels {
         let address = sentinel.command(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", NAME])?;
         let port = address.at(1)?.integer()?;
         let server = self.servers.iter().find(|it| i64::from(it.port()) == port);
-        server.ok_or_else(|| format!("The sentinels name a stranger at port {port}."))
+        server.ok_or_else(|| format!("The sentinels name an unknown server at port {port}."))
     }
 
-    /// Whether it could lead a fail-over: it knows the others, and every replica.
+    /// Whether the sentinel could lead a failover: it knows all sentinels and replicas.
     fn is_known_to(&self, sentinel: &Server) -> Result<()> {
         let quorum = sentinel.command(&["SENTINEL", "CKQUORUM", NAME])?.text()?;
         if !quorum.starts_with(&format!("OK {SENTINELS} ")) {
-            return Err(format!("A sentinel says: {quorum}."));
+            return Err(format!("A sentinel answers: {quorum}."));
         }
         let replicas = sentinel.command(&["SENTINEL", "REPLICAS", NAME])?;
         let well = replicas.list()?.iter().filter(|replica| is_well(replica)).count();

@@ -1,4 +1,4 @@
-//! A server is one process of Redis or Valkey, with its ports and its folder.
+//! One process of Redis or Valkey, with its ports and its folder.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -15,14 +15,14 @@ use crate::port::Port;
 use crate::process::Process;
 use crate::{Certificates, Result, Store};
 
-/// How often another port is tried when a stranger was faster.
+/// Maximum starts of a server whose port another program takes.
 const PORTS_TRIED_MAX: u32 = 8;
-/// How long an answer is waited for before it is asked again whether there is one.
+/// Time limit of the first answer before the next attempt.
 const FIRST_ANSWER_MAX: Duration = Duration::from_millis(500);
-/// What a server says of a port that is another's.
+/// The text in the log of a server whose port is taken.
 const PORT_IS_TAKEN: &str = "Address already in use";
 
-/// One server, listening on 127.0.0.1. Dropping it kills it and removes its folder.
+/// A server that listens on 127.0.0.1. Dropping it kills the process and removes its folder.
 #[derive(Debug)]
 pub struct Server {
     process: Process,
@@ -32,7 +32,7 @@ pub struct Server {
     folder: Folder,
 }
 
-/// The ports that a server has for as long as it is wanted.
+/// The ports of a server, claimed until it is dropped.
 #[derive(Debug)]
 struct Ports {
     plain: Port,
@@ -56,32 +56,32 @@ impl Server {
         self.ports.tls.as_ref().map(Port::number)
     }
 
-    /// The port on which the nodes of a cluster talk.
+    /// The port of the cluster bus.
     pub fn cluster_port(&self) -> Option<u16> {
         self.ports.bus.as_ref().map(Port::number)
     }
 
-    /// Where it also listens, if it was [asked to](Setup::unix_socket).
+    /// The Unix socket, if the server [has one](Setup::unix_socket).
     pub fn socket(&self) -> Option<PathBuf> {
         self.setup.socket.then(|| self.folder().join("redis.sock"))
     }
 
-    /// What a client of its TLS needs.
+    /// The certificates for a client of its port with TLS.
     pub fn certificates(&self) -> Option<&Certificates> {
         self.certificates.as_ref()
     }
 
-    /// Where everything is that it writes: its configuration, its log, its data.
+    /// The folder of its configuration, log and data.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// The number of its process, while that runs.
+    /// The pid of its process, while the process runs.
     pub fn pid(&self) -> Result<u32> {
         self.process.pid()
     }
 
-    /// `redis://`, or `rediss://` with the paths of certificates, and who the client is to be.
+    /// The URL with the login of the client: `redis://`, or `rediss://` with the certificates.
     pub fn url(&self) -> String {
         let who = self.login();
         let (Some(port), Some(certificates)) = (self.tls_port(), &self.certificates) else {
@@ -90,57 +90,59 @@ impl Server {
         let mut url = format!("rediss://{who}127.0.0.1:{port}?ca={}", path(&certificates.ca()));
         if self.setup.tls == Some(Tls::Certificate) {
             let (client, key) = (path(&certificates.client()), path(&certificates.client_key()));
-            write!(url, "&cert={client}&key={key}").expect("a string takes all");
+            write!(url, "&cert={client}&key={key}").expect("writing to a string cannot fail");
         }
         url
     }
 
-    /// A new connection, as the default user, who may do everything.
+    /// Connects as the default user, who has all rights.
     pub fn client(&self) -> Result<Client> {
         Client::connect(self.port(), self.setup.password.as_deref())
     }
 
-    /// Asks one thing, over a connection of its own. A refusal is an error.
+    /// Sends a command over a connection of its own. An error of the server is an error.
     pub fn command<W: AsRef<[u8]>>(&self, words: &[W]) -> Result<Reply> {
         self.client()?.command(words)
     }
 
-    /// Ends it as a power cut would. It keeps its ports and its folder.
+    /// Kills the process. The server keeps its ports and its folder.
     pub fn kill(&self) -> Result<()> {
         self.process.kill()
     }
 
-    /// Asks it to end, by SIGTERM, and waits until it has.
+    /// Stops the process with SIGTERM, and waits for its end.
     pub fn stop_politely(&self) -> Result<()> {
         self.process.stop_politely().map(drop)
     }
 
-    /// Starts it again, after it was killed or stopped: same ports, same folder, same setup.
+    /// Starts the server again with the same ports, folder and setup.
     pub fn restart(&self) -> Result<()> {
         self.process.start(|| self.answers())?;
         self.tidy_up()
     }
 
-    /// Lets it stand still: connections stay open, and nothing is answered.
+    /// Freezes the process: connections stay open, and no request is answered.
     pub fn freeze(&self) -> Result<()> {
         self.process.freeze()
     }
 
-    /// Lets it go on.
+    /// Resumes the process.
     pub fn thaw(&self) -> Result<()> {
         self.process.thaw()
     }
 
-    /// Sets its wall clock: so many seconds ahead of the true time, or behind it. Other clocks are
-    /// left alone. It holds from the next question on, and over restarts.
+    /// Sets the offset of its wall clock. Other clocks stay true. The offset is effective at once,
+    /// and after restarts.
     pub fn set_clock(&self, offset_seconds: i64) -> Result<()> {
         if !self.setup.settable_clock {
-            return Err("A server's clock can be set if it was set up so: `settable_clock`.".into());
+            return Err(
+                "The clock of this server cannot be set: use `settable_clock` in its setup.".into(),
+            );
         }
         clock::set(&self.folder, offset_seconds).map(drop)
     }
 
-    /// The name and the password of a URL, or nothing.
+    /// Returns the login for a URL, or an empty text.
     pub(super) fn login(&self) -> String {
         match (&self.setup.user, &self.setup.password) {
             (Some(user), _) => format!("{}:{}@", escaped(&user.name), escaped(&user.password)),
@@ -153,7 +155,7 @@ impl Server {
         &self.setup
     }
 
-    /// Starts one, with other ports if these are another's.
+    /// Starts a server, with other ports if another program has taken one.
     pub(super) fn with_ports(
         setup: &Setup,
         mut claim: impl FnMut() -> Result<Port>,
@@ -196,7 +198,7 @@ impl Server {
         Ok(server)
     }
 
-    /// A stranger who was faster at the port may answer too, but not under the same number.
+    /// Checks that this process answers, and not another program that has taken its port.
     fn answers(&self) -> Result<()> {
         let password = self.setup.password.as_deref();
         let mut client = Client::connect_within(FIRST_ANSWER_MAX, self.port(), password)?;
@@ -227,7 +229,7 @@ impl Store for Server {
     }
 }
 
-/// The lines of a configuration that say where things are.
+/// Returns the lines of a configuration with ports and paths.
 fn places(
     setup: &Setup,
     ports: &Ports,
@@ -274,30 +276,30 @@ mod tests {
     use crate::redis::REDIS;
     use std::net::{Ipv4Addr, TcpListener};
 
-    /// The first server that a stranger is not faster than, at the n-th port that it wants.
-    fn beside_a_stranger(setup: &Setup, wanted: usize) -> Result<(Server, TcpListener)> {
+    /// Starts a server while another program has the n-th port that it claims.
+    fn start_with_taken_port(setup: &Setup, wanted: usize) -> Result<(Server, TcpListener)> {
         let (mut claims, mut stranger) = (0, None);
         let server = Server::with_ports(setup, || {
             let port = Port::claim()?;
             claims += 1;
             if claims == wanted {
                 let bound = TcpListener::bind((Ipv4Addr::LOCALHOST, port.number()));
-                stranger = Some(bound.expect("nobody else has it"));
+                stranger = Some(bound.expect("the port is free"));
             }
             Ok(port)
         })?;
-        Ok((server, stranger.expect("so many ports were wanted")))
+        Ok((server, stranger.expect("the server claimed the port")))
     }
 
     #[test]
-    fn other_ports_are_taken_when_a_stranger_was_faster() {
+    fn a_server_whose_port_is_taken_uses_another() {
         if !have(&[REDIS]) {
             return;
         }
         for (setup, wanted) in
             [(Setup::new(), 1), (Setup::new().tls(), 2), (Setup::new().cluster(), 2)]
         {
-            let (server, stranger) = beside_a_stranger(&setup, wanted).expect("it is started");
+            let (server, stranger) = start_with_taken_port(&setup, wanted).expect("it is started");
             let taken = stranger.local_addr().expect("it is bound").port();
             let ports = [Some(server.port()), server.tls_port(), server.cluster_port()];
             assert!(!ports.contains(&Some(taken)));

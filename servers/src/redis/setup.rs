@@ -1,4 +1,4 @@
-//! A setup says how a server is to be, before it is started.
+//! The configuration of a server, before it is started.
 
 use std::fmt::Write as _;
 
@@ -6,14 +6,13 @@ use super::{Rights, Server};
 use crate::port::Port;
 use crate::{Result, Tool};
 
-/// What a user may if a test says nothing else: all that an engine needs, and nothing that is about
-/// other users.
+/// The default rights of a user: those of an engine, without the administration of the server.
 const RIGHTS: [&str; 8] =
     ["~tenure*", "&tenure*", "+@all", "-@admin", "-@dangerous", "+info", "+role", "+config|get"];
-/// The password of the default user where only another one is wished for.
+/// The password of the default user if a setup has only another user.
 const ADMIN_PASSWORD: &str = "of-the-default-user";
 
-/// How a server is to be. Nothing is written to disk unless that is asked for.
+/// A configuration of a server. By default the server writes no data to disk.
 #[derive(Clone, Debug)]
 #[must_use = "nothing is started yet"]
 pub struct Setup {
@@ -28,7 +27,7 @@ pub struct Setup {
     settings: Vec<Vec<String>>,
 }
 
-/// Somebody who may do less than the default user.
+/// A user with fewer rights than the default user.
 #[derive(Clone, Debug)]
 pub(super) struct User {
     pub(super) name: String,
@@ -36,16 +35,16 @@ pub(super) struct User {
     rights: Vec<String>,
 }
 
-/// What a process is for.
+/// The role of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     Single,
-    /// One of a cluster.
+    /// A node of a cluster.
     Node,
     Sentinel,
 }
 
-/// What a server wants to see from its clients.
+/// The credentials that a server with TLS requires of its clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tls {
     Nothing,
@@ -69,37 +68,38 @@ impl Default for Setup {
 }
 
 impl Setup {
-    /// A plain server: no password, no TLS, nothing on disk.
+    /// Returns the setup of a plain server: no password, no TLS, nothing on disk.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Valkey in the place of Redis.
+    /// Uses Valkey instead of Redis.
     pub fn valkey(self) -> Self {
         self.program(super::VALKEY)
     }
 
-    /// One more line of its configuration: `&["maxmemory", "1mb"]`. Of two for the same
-    /// thing, the later one holds.
+    /// Adds a line to the configuration: `&["maxmemory", "1mb"]`. A later line for the same setting
+    /// replaces an earlier one.
     pub fn setting(mut self, words: &[&str]) -> Self {
         self.settings.push(words.iter().map(|&word| word.into()).collect());
         self
     }
 
-    /// The default user has this password.
+    /// Sets the password of the default user.
     pub fn password(self, password: &str) -> Self {
         Self { password: Some(password.into()), ..self }
     }
 
-    /// A user who may touch keys and channels that begin with `tenure`, and may not administer.
+    /// Adds a user for keys and channels that begin with `tenure`, without rights of
+    /// administration.
     ///
-    /// The URL is this user's. The default user gets a password if it has none yet: whoever forgets
-    /// to say who he is can do nothing.
+    /// The URL has the login of this user. The default user gets a password if it has none, so that
+    /// a client without a login is refused.
     pub fn user(self, name: &str, password: &str) -> Self {
         self.user_with(name, password, &RIGHTS)
     }
 
-    /// The same, with these rights, in the words of `ACL SETUSER`, and no others.
+    /// Adds a user with exactly these rights, written as for `ACL SETUSER`.
     pub fn user_with(self, name: &str, password: &str, rights: &[&str]) -> Self {
         let admin = self.password.or_else(|| Some(ADMIN_PASSWORD.into()));
         let rights = rights.iter().map(|&right| right.into()).collect();
@@ -107,71 +107,72 @@ impl Setup {
         Self { user: Some(user), password: admin, ..self }
     }
 
-    /// The same, with the rights that the README of the engine tells operators to give, and no others.
+    /// Adds a user with exactly the rights that the README of the engine lists.
     pub fn limited_user(self, name: &str, password: &str, rights: Rights) -> Self {
         self.user_with(name, password, &rights.words())
     }
 
-    /// A second port, with TLS; the URL is of that one. The first stays, for [`Server::command`].
+    /// Adds a second port with TLS, which the URL then has. [`Server::command`] uses the first
+    /// port.
     pub fn tls(self) -> Self {
         Self { tls: Some(Tls::Nothing), ..self }
     }
 
-    /// The same, and clients must show a certificate; the URL names one.
+    /// Adds a second port with TLS that requires a client certificate. The URL names one.
     pub fn mutual_tls(self) -> Self {
         Self { tls: Some(Tls::Certificate), ..self }
     }
 
-    /// Every write is in a log on disk before it is answered: a killed server comes back with all.
+    /// Writes a log to disk before each answer: a killed server restarts with all its data.
     pub fn appendonly(self) -> Self {
         self.setting(&["appendonly", "yes"]).setting(&["appendfsync", "always"])
     }
 
-    /// It also listens at [`Server::socket`].
+    /// Adds a Unix socket, [`Server::socket`].
     pub fn unix_socket(self) -> Self {
         Self { socket: true, ..self }
     }
 
-    /// It follows that server, and is ready when it has caught up.
+    /// Makes it a replica of `master`. It is ready when it has caught up.
     pub fn replica_of(self, master: &Server) -> Self {
         let password = master.setup().password.clone();
         Self { master: Some((master.port(), password)), ..self }
     }
 
-    /// It is a node for a cluster, alone so far. [`Cluster`](super::Cluster) makes a whole one.
+    /// Makes it a node of a cluster. [`Cluster`](super::Cluster) creates a whole cluster.
     pub fn cluster(self) -> Self {
         Self { role: Role::Node, ..self }
     }
 
-    /// Its wall clock can be set, by [`Server::set_clock`]; needs [`FAKETIME`](super::FAKETIME).
+    /// Makes its wall clock settable by [`Server::set_clock`]. Needs [`FAKETIME`](super::FAKETIME).
     ///
     /// Works with programs that use the system's allocator or a shared jemalloc, as Debian's do.
     pub fn settable_clock(self) -> Self {
         Self { settable_clock: true, ..self }
     }
 
-    /// Starts it, and waits until it answers.
+    /// Starts the server, and waits until it answers.
     pub fn start(self) -> Result<Server> {
         Server::with_ports(&self, Port::claim)
     }
 
-    /// It watches over others: a sentinel knows few settings of a server.
+    /// Returns the setup of a sentinel, which knows few settings of a server.
     pub(super) fn sentinel() -> Self {
         Self { role: Role::Sentinel, ..Self::default() }
     }
 
-    /// The same, with another program.
+    /// Uses another program.
     pub(super) fn program(self, program: Tool) -> Self {
         Self { program, ..self }
     }
 
-    /// The file that the program reads, given the lines that depend on its ports and its folder.
+    /// Returns the configuration file. `places` are the lines with ports and paths.
     pub(super) fn written(&self, places: &[Vec<String>]) -> String {
         let mut text = String::new();
         let fixed = if self.role == Role::Sentinel { Vec::new() } else { self.fixed() };
         for words in places.iter().chain(&fixed).chain(&self.settings) {
             let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
-            writeln!(text, "{}", words.join(" ")).expect("a string takes all");
+            writeln!(text, "{}", words.join(" ")).expect("writing to a string cannot fail");
         }
         text
     }
@@ -180,9 +181,9 @@ impl Setup {
         let mut lines = vec![
             line(&["save", ""]),
             line(&["enable-debug-command", "yes"]),
-            // A replica is wanted now, and not when others may have come to share its snapshot.
+            // Send a snapshot at once, without waiting for more replicas to share it.
             line(&["repl-diskless-sync-delay", "0"]),
-            // The nodes of a cluster show a replica when it has heard from its master.
+            // The nodes of a cluster list a replica after a ping of its master.
             line(&["repl-ping-replica-period", "1"]),
         ];
         if let Some(password) = &self.password {
@@ -200,14 +201,14 @@ impl Setup {
         if self.role == Role::Node {
             lines.push(line(&["cluster-enabled", "yes"]));
             lines.push(line(&["cluster-node-timeout", "2000"]));
-            // A replica follows its master however long they have not heard of each other.
+            // A replica may take over however long it had no link to its master.
             lines.push(line(&["cluster-replica-validity-factor", "0"]));
         }
         lines
     }
 }
 
-/// A line of a configuration, as words.
+/// Returns a line of a configuration as words.
 pub(super) fn line(words: &[&str]) -> Vec<String> {
     words.iter().map(|&word| word.into()).collect()
 }
@@ -218,7 +219,7 @@ fn quoted(word: &str) -> String {
         match byte {
             b'"' | b'\\' => quoted.extend(['\\', char::from(byte)]),
             b' '..=b'~' => quoted.push(char::from(byte)),
-            _ => write!(quoted, "\\x{byte:02x}").expect("a string takes all"),
+            _ => write!(quoted, "\\x{byte:02x}").expect("writing to a string cannot fail"),
         }
     }
     quoted.push('"');

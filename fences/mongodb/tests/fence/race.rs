@@ -1,4 +1,4 @@
-//! Many at once: what is accepted never goes back.
+//! Many concurrent writers: the accepted tokens never decrease.
 
 use std::sync::atomic::AtomicU64;
 
@@ -9,7 +9,7 @@ use super::*;
 const TASKS: u64 = 6;
 const WRITES: u64 = 25;
 
-/// A number that is not easily foreseen.
+/// Returns a pseudo-random number (splitmix64).
 fn shuffled(seed: u64) -> u64 {
     let mut x = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -17,7 +17,7 @@ fn shuffled(seed: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// Puts the token behind all that were accepted before.
+/// Appends the token to the log.
 async fn append(bench: &Bench, token: u64) -> Result<()> {
     let token_written = i64::try_from(token).expect("it is small");
     let push = doc! { "$push": { "log": token_written } };
@@ -35,7 +35,7 @@ fn accepted_writes_never_go_back() {
             let (bench, accepted) = (&bench, &accepted);
             async move {
                 for write in 0..WRITES {
-                    // Mostly rising, often late.
+                    // Tokens mostly rise, and are often late.
                     let token = 2 + write * 4 + shuffled(task << 32 | write) % 24;
                     match append(bench, token).await {
                         Ok(()) => accepted.fetch_add(1, Ordering::Relaxed),
@@ -60,7 +60,7 @@ fn accepted_writes_never_go_back() {
     });
 }
 
-/// Waits for all of them, side by side.
+/// Polls all futures concurrently until they are done.
 async fn join(mut all: Vec<std::pin::Pin<Box<impl Future<Output = ()>>>>) {
     std::future::poll_fn(|context| {
         all.retain_mut(|one| one.as_mut().poll(context).is_pending());
@@ -69,7 +69,7 @@ async fn join(mut all: Vec<std::pin::Pin<Box<impl Future<Output = ()>>>>) {
     .await;
 }
 
-/// The old holder's check is behind it, and its write is held up, when the new one claims.
+/// The new holder claims while the old holder is between its check and its write.
 #[test]
 fn a_holder_that_is_overtaken_inside_its_transaction_does_not_commit_after_the_claim() {
     if !have(&[MONGOD]) {
@@ -83,13 +83,13 @@ fn a_holder_that_is_overtaken_inside_its_transaction_does_not_commit_after_the_c
             doc! { "failCommands": ["update"], "blockConnection": true, "blockTimeMS": ms }
         };
         for (token, ms) in (41..).zip([1, 20, 100, 300]) {
-            server.fail_commands(hold_up(ms), 1).expect("it is told");
+            server.fail_commands(hold_up(ms), 1).expect("the server accepts");
             let claim = async {
                 bench.fence.claim(token + 1).await.expect("it is newer");
                 bench.amount().await
             };
             let (late, seen) = tokio::join!(bench.set(ms, token), claim);
-            // What the new holder saw after its claim is what there is.
+            // The documents are as the new holder read them after its claim.
             assert_eq!(bench.amount().await, seen, "{late:?}");
             if late.is_err() {
                 assert_stale(late, token, token + 1);

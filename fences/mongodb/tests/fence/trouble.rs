@@ -1,4 +1,4 @@
-//! Servers that are cut off, stepped down, silent, or have no transactions.
+//! Servers that are cut off, stepped down, silent, or without transactions.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tenure_servers::mongodb::{Members, Server, Setup};
 use super::*;
 
 #[test]
-fn a_server_without_transactions_is_told_apart() {
+fn a_server_without_transactions_gets_an_error_of_its_own() {
     if !have(&[MONGOD]) {
         return;
     }
@@ -19,9 +19,9 @@ fn a_server_without_transactions_is_told_apart() {
     });
 }
 
-/// Each command that a write is made of fails once, and the write is done exactly once all the same.
+/// Each command of a write fails once, and the write is still done exactly once.
 #[test]
-fn what_fails_in_passing_is_done_again() {
+fn a_transient_failure_is_retried_and_the_write_is_done_once() {
     if !have(&[MONGOD]) {
         return;
     }
@@ -38,7 +38,7 @@ fn what_fails_in_passing_is_done_again() {
             ] {
                 let mut what = doc! { "failCommands": [command] };
                 what.extend(value);
-                server.fail_commands(what, 1).expect("it is told");
+                server.fail_commands(what, 1).expect("the server accepts");
                 let one = doc! { "_id": 1 };
                 let done = bench.fence.update_one(&bench.accounts, one, raise.clone(), 1).await;
                 done.unwrap_or_else(|error| panic!("{command} {name}: {error:?}"));
@@ -50,7 +50,7 @@ fn what_fails_in_passing_is_done_again() {
 }
 
 #[test]
-fn a_server_that_stands_still_holds_nobody_up_for_longer_than_was_said() {
+fn a_frozen_server_delays_a_write_no_longer_than_its_limit() {
     if !have(&[MONGOD]) {
         return;
     }

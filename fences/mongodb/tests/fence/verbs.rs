@@ -1,4 +1,4 @@
-//! What each verb does, and that none of them does it for an old token.
+//! The effect of each verb, and its refusal for an old token.
 
 use std::time::Duration;
 
@@ -51,7 +51,7 @@ fn an_equal_token_and_a_newer_one_write() {
             assert!(fence.delete_one(accounts, one(), token).await.expect("it is the newest"));
             assert!(!fence.delete_one(accounts, one(), token).await.expect("it is the newest"));
         }
-        // A write raises the token as a claim does, and a deleted document takes nothing with it.
+        // A write raises the token as a claim does. Deleting the document does not lower it.
         bench.insert(1, 9).await.expect("it is newer");
         assert!(fence.delete_one(accounts, doc! {}, 10).await.expect("it is newer"));
         assert_stale(bench.insert(1, 9).await, 9, 10);
@@ -70,7 +70,7 @@ fn writes_of_one_transaction_are_done_together_or_not_at_all() {
         assert_eq!(done.inserted, [1.into(), 2.into()]);
         assert_eq!((done.matched, done.modified, done.deleted), (2, 2, 0));
 
-        // The last of these fails; nor was its token seen: all of it is one step.
+        // The last write fails, so the whole transaction is rolled back, with its token.
         let failing = fence.write([raise(), insert(3), insert(1)], 2).await;
         let error = failing.as_ref().expect_err("there is one already");
         let cause = std::error::Error::source(error).expect("it has one");
@@ -104,7 +104,7 @@ fn fences_of_two_names_do_not_know_each_other() {
 }
 
 #[test]
-fn what_is_no_token_is_refused_and_so_is_a_record_that_is_not_ours() {
+fn an_invalid_token_and_a_damaged_record_are_refused() {
     Bench::run(async |bench| {
         for token in [0, NUMBER_MAX + 1, u64::MAX] {
             assert_failed(bench.fence.claim(token).await, ErrorKind::Invalid, "is not a token");

@@ -1,4 +1,4 @@
-//! Three nodes: a fence is where its data is, or says that it cannot be.
+//! A Cluster of three nodes: a fence is in the slot of its data, or refuses the data.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use tenure_fence_redis::FencedScript;
 
 use super::*;
 
-/// How many slots a Cluster has.
+/// Number of slots of a Cluster.
 const SLOTS: u16 = 16_384;
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -23,7 +23,7 @@ impl Cluster {
         Some(Self { nodes })
     }
 
-    /// Gives each node a third of the slots, and waits until all of them agree.
+    /// Assigns a third of the slots to each node, and waits until all nodes agree.
     async fn form(&self) -> ClusterConnection {
         let mut conns = Vec::new();
         for (node, third) in self.nodes.iter().zip(0..3_u16) {
@@ -115,7 +115,7 @@ fn a_fence_lives_where_its_data_is() {
             "hash slot",
         );
 
-        // A connection to one node is no connection to the Cluster, and says so.
+        // A connection to one node is refused by the two nodes without the slot.
         let mut refusals = 0;
         for node in &cluster.nodes {
             let mut one = node.connect().await;

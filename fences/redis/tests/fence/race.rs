@@ -1,4 +1,4 @@
-//! Many at once: what is accepted never goes back.
+//! Many concurrent writers: the accepted tokens never decrease.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,7 +9,7 @@ use super::*;
 const THREADS: u64 = 8;
 const WRITES: u64 = 300;
 
-/// A number that is not easily foreseen.
+/// Returns a pseudo-random number (splitmix64).
 fn shuffled(seed: u64) -> u64 {
     let mut x = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -33,7 +33,7 @@ fn accepted_writes_never_go_back() {
                 block_on(async move {
                     let mut conn = server.connect().await;
                     for write in 0..WRITES {
-                        // Mostly rising, often late.
+                        // Tokens mostly rise, and are often late.
                         let token = 1 + write * 4 + shuffled(thread << 32 | write) % 64;
                         let listed = fence.run::<u64>(&mut conn, log, "log", token, token).await;
                         match listed {

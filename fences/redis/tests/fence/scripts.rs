@@ -1,4 +1,4 @@
-//! A user's own script under guard: as it would run without it, or not at all.
+//! Guarded scripts: they run as they do without the guard, or not at all.
 
 use redis::Value;
 use tenure_fence_redis::FencedScript;
@@ -131,7 +131,7 @@ fn an_error_that_a_script_answers_is_an_error() {
             ErrorKind::Rejected,
             "MINE not enough",
         );
-        // Even one that looks like the server's own: the script ran, and does not run again.
+        // An error of the script that looks like the server's own does not make it run again.
         let text = "redis.call('INCR', KEYS[2]) return redis.error_reply('NOSCRIPT mine')";
         assert_failed(bench.run_script::<()>(text, 1).await, ErrorKind::Rejected, "NOSCRIPT mine");
         assert_eq!(bench.ask::<u64>(&["GET", "b"]).await, 1);
@@ -158,13 +158,13 @@ fn a_script_that_does_not_compile_changes_nothing() {
     });
 }
 
-/// Who leaves the guard's function by an `end` too many has passed its check all the same.
+/// A superfluous `end` closes the guard's function, but the check has run before.
 #[test]
 fn no_text_runs_before_the_check() {
     Bench::run(async |mut bench| {
         bench.fence.claim(&mut bench.conn, 2).await.unwrap();
         let text = "end) redis.call('SET', 'a', 1) do return end (function()";
-        let _whatever = bench.run_script::<Value>(text, 1).await;
+        let _ = bench.run_script::<Value>(text, 1).await; // Its error does not matter here.
         assert_eq!(bench.ask::<Option<String>>(&["GET", "a"]).await, None);
     });
 }
@@ -177,7 +177,7 @@ fn a_shebang_line_is_refused() {
 }
 
 #[test]
-fn a_server_that_forgot_its_scripts_is_told_again() {
+fn a_server_that_lost_its_scripts_gets_them_again() {
     Bench::run(async |mut bench| {
         for token in 1..=3 {
             bench.fence.claim(&mut bench.conn, token).await.unwrap();
@@ -188,7 +188,7 @@ fn a_server_that_forgot_its_scripts_is_told_again() {
             bench.ask::<()>(&["SCRIPT", "FLUSH"]).await;
             assert_eq!(bench.run_script::<u64>("return 5", token).await.unwrap(), 5);
         }
-        // Once told, it is called by the hash.
+        // A server that knows the script is called by the hash.
         bench.ask::<()>(&["CONFIG", "RESETSTAT"]).await;
         assert_eq!(bench.run_script::<u64>("return 5", 3).await.unwrap(), 5);
         let stats: String = bench.ask(&["INFO", "commandstats"]).await;

@@ -1,4 +1,4 @@
-//! A real Redis of one's own, on a free port of this machine, in a folder of its own.
+//! A real Redis for one test, on a free port and with a folder of its own.
 
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
@@ -8,11 +8,11 @@ use redis::AsyncConnectionConfig;
 use redis::aio::MultiplexedConnection;
 use tempfile::TempDir;
 
-/// How often a server is started anew because its port was taken meanwhile.
+/// Maximum starts of a server, in case another program takes its port.
 const STARTS_MAX: u32 = 5;
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// It is killed when this is dropped.
+/// A Redis server. Dropping it kills the process.
 pub(super) struct Server {
     child: Child,
     port: u16,
@@ -21,7 +21,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Starts one with these settings besides. `None`: there is no Redis here.
+    /// Starts a server with additional settings. Returns `None` if Redis is not installed.
     pub(super) fn start(settings: &[&str]) -> Option<Self> {
         if Command::new("redis-server").arg("--version").stdout(Stdio::null()).status().is_err() {
             println!("SKIPPED redis: there is no redis-server on the PATH");
@@ -34,7 +34,7 @@ impl Server {
 
     fn try_start(settings: &[&str]) -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
-        // Both are free together, and so they are two.
+        // Both are bound at the same time, so they differ.
         let (one, other) = (free_port(), free_port());
         let port = one.local_addr().unwrap().port();
         let bus = other.local_addr().unwrap().port();
@@ -48,7 +48,7 @@ impl Server {
         server.is_up().then_some(server)
     }
 
-    /// Waits until this very process answers, whoever else may have taken the port.
+    /// Waits until this process answers. Returns `false` if another program has its port.
     fn is_up(&mut self) -> bool {
         let own = format!("process_id:{}\r\n", self.child.id());
         let client = redis::Client::open(self.url()).unwrap();
@@ -59,7 +59,7 @@ impl Server {
                 .and_then(|mut conn| redis::cmd("INFO").arg("server").query::<String>(&mut conn));
             match info {
                 Ok(info) => return info.contains(&own),
-                // A server with a password answers, too.
+                // A server with a password answers with this error.
                 Err(error) if error.code() == Some("NOAUTH") => return true,
                 Err(_) => std::thread::sleep(Duration::from_millis(5)),
             }
@@ -75,17 +75,17 @@ impl Server {
         self.port
     }
 
-    /// The port at which the nodes of a Cluster talk to each other.
+    /// Returns the port of the Cluster bus.
     pub(super) fn bus(&self) -> u16 {
         self.bus
     }
 
-    /// A connection that is patient enough for a busy machine.
+    /// Connects with time limits for a busy machine.
     pub(super) async fn connect(&self) -> MultiplexedConnection {
         self.connect_by(&self.url()).await
     }
 
-    /// The same, with another URL for it.
+    /// Connects by another URL.
     pub(super) async fn connect_by(&self, url: &str) -> MultiplexedConnection {
         let config = AsyncConnectionConfig::new()
             .set_response_timeout(Some(PATIENCE))
@@ -97,8 +97,8 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let _gone = self.child.kill();
-        let _gone = self.child.wait();
+        let _ = self.child.kill(); // Fails only if the server has ended.
+        let _ = self.child.wait();
     }
 }
 

@@ -1,11 +1,11 @@
-//! Servers that are full, read-only, gone or tampered with: a refused write changes nothing.
+//! Servers that are full, read-only, gone or damaged: a refused write changes nothing.
 
 use tenure_fence_redis::FencedScript;
 
 use super::*;
 
 #[test]
-fn a_fence_key_that_is_no_token_lets_nobody_in() {
+fn a_fence_key_that_is_not_a_token_refuses_every_write() {
     Bench::run(async |mut bench| {
         let key = bench.fence.key().to_owned();
         let garbage = [
@@ -59,7 +59,7 @@ fn a_full_server_refuses_and_nothing_is_changed() {
         assert_eq!(bench.newest().await, Some(1));
         assert_eq!(bench.ask::<i64>(&["PTTL", &key]).await, -1);
 
-        // Who has claimed can make room.
+        // A deletion needs no memory once the token was claimed.
         assert!(bench.fence.delete(&mut bench.conn, "k", 1).await.unwrap());
     });
 }
@@ -72,8 +72,8 @@ fn fence_life() -> std::time::Duration {
 fn a_replica_refuses() {
     Bench::run(async |mut bench| {
         bench.fence.claim(&mut bench.conn, 1).await.unwrap();
-        let nobody = bench.server.port().to_string();
-        bench.ask::<()>(&["REPLICAOF", "127.0.0.1", &nobody]).await;
+        let port = bench.server.port().to_string();
+        bench.ask::<()>(&["REPLICAOF", "127.0.0.1", &port]).await;
         let Bench { fence, conn, .. } = &mut bench;
         for token in [1, 2] {
             for answer in [
@@ -90,7 +90,7 @@ fn a_replica_refuses() {
 }
 
 #[test]
-fn a_user_needs_what_the_documents_say_and_no_more() {
+fn the_documented_rights_are_enough_and_necessary() {
     Bench::run(async |mut bench| {
         let rules = [
             "ACL",
@@ -136,7 +136,7 @@ fn a_server_that_is_gone_leaves_the_outcome_unknown() {
 }
 
 #[test]
-fn a_missing_password_is_refused_and_none_is_told() {
+fn a_missing_password_is_refused_and_no_error_contains_one() {
     let Some(server) = Server::start(&["--requirepass", "s3cret"]) else { return };
     block_on(async {
         let fence = Fence::new("invoices").unwrap();

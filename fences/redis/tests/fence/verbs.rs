@@ -1,4 +1,4 @@
-//! What each verb does, and that none of them does it for an old token.
+//! The effect of each verb, and its refusal for an old token.
 
 use std::time::Duration;
 
@@ -58,7 +58,7 @@ fn a_claim_closes_the_door_before_the_first_read() {
         let Bench { fence, conn, .. } = &mut bench;
         fence.set(conn, "balance", 100, 1).await.unwrap();
         fence.claim(conn, 2).await.unwrap();
-        // The new holder has read 100 and written nothing yet; the old one wakes up.
+        // The new holder has read 100 and written nothing yet. The old holder resumes.
         assert_stale(fence.set(conn, "balance", 50, 1).await, 1, 2);
         assert_eq!(bench.ask::<u64>(&["GET", "balance"]).await, 100);
     });
@@ -79,7 +79,7 @@ fn tokens_are_compared_as_numbers_and_exactly() {
 }
 
 #[test]
-fn what_is_no_token_is_refused() {
+fn a_number_that_is_not_a_token_is_refused() {
     Bench::run(async |mut bench| {
         let Bench { fence, conn, .. } = &mut bench;
         for (token, part) in [(0, "0 is not a token"), (1 << 53, "the largest is"), (u64::MAX, "")]
@@ -111,7 +111,7 @@ fn set_takes_the_options_of_set() {
         let done: bool = fence.set_options(conn, "l", "3", if_absent, 2).await.unwrap();
         assert!(done);
 
-        // A plain set ends the time to live, and replaces what is of another type.
+        // A plain set removes the time to live, and replaces a value of another type.
         fence.set(conn, "k", "4", 2).await.unwrap();
         assert_eq!(bench.ask::<i64>(&["PTTL", "k"]).await, -1);
         bench.ask::<()>(&["RPUSH", "list", "x"]).await;
@@ -170,7 +170,7 @@ fn any_name_is_a_fence_of_its_own() {
             assert_eq!(fence.name(), name);
             fence.set(&mut bench.conn, name, name, token).await.unwrap();
         }
-        // Each has seen its own token, and none of the later ones.
+        // Each fence has seen its own token only.
         for (token, name) in (1..).zip(names) {
             let fence = Fence::new(name).unwrap();
             fence.claim(&mut bench.conn, token).await.unwrap();
@@ -182,7 +182,7 @@ fn any_name_is_a_fence_of_its_own() {
 }
 
 #[test]
-fn a_token_is_kept_for_ever_unless_told_otherwise() {
+fn a_token_is_kept_for_ever_by_default() {
     Bench::run(async |mut bench| {
         let key = bench.fence.key().to_owned();
         let lasting = bench.fence.clone();
@@ -191,7 +191,7 @@ fn a_token_is_kept_for_ever_unless_told_otherwise() {
         lasting.set(&mut bench.conn, "k", "v", 1).await.unwrap();
         assert_eq!(bench.ask::<i64>(&["PTTL", &key]).await, -1);
 
-        // Every write with the same token starts the time anew, and so does a newer token.
+        // Every write renews the time to live, with the same token or a newer one.
         for token in [1, 2, 2] {
             bench.ask::<()>(&["PERSIST", &key]).await;
             forgetful.set(&mut bench.conn, "k", "v", token).await.unwrap();
@@ -201,7 +201,7 @@ fn a_token_is_kept_for_ever_unless_told_otherwise() {
         bench.ask::<()>(&["PEXPIRE", &key, "1000000"]).await;
         forgetful.claim(&mut bench.conn, 2).await.unwrap();
         assert!(bench.ask::<i64>(&["PTTL", &key]).await <= 60_000);
-        // A refused write keeps nobody's token alive.
+        // A refused write does not renew the time to live.
         bench.ask::<()>(&["PEXPIRE", &key, "1000"]).await;
         assert_stale(forgetful.claim(&mut bench.conn, 1).await, 1, 2);
         assert!(bench.ask::<i64>(&["PTTL", &key]).await <= 1000);
@@ -209,7 +209,7 @@ fn a_token_is_kept_for_ever_unless_told_otherwise() {
         lasting.claim(&mut bench.conn, 2).await.unwrap();
         assert_eq!(bench.ask::<i64>(&["PTTL", &key]).await, -1);
 
-        // What is documented: a fence that has forgotten lets any token in.
+        // As documented, a fence without a record accepts any token.
         bench.ask::<()>(&["DEL", &key]).await;
         forgetful.claim(&mut bench.conn, 1).await.unwrap();
     });

@@ -1,13 +1,12 @@
-//! Work that others wait for, too, goes on beside whoever asked for it.
+//! Work that several callers share runs in a task of its own.
 
 use std::panic::resume_unwind;
 
 use futures_util::FutureExt as _;
+use tenure_kit::driven_runtime;
 use tokio::task::JoinHandle;
 
-use crate::link_pool::driven;
-
-/// A task that ends with whoever waits for it.
+/// A task that is aborted when this is dropped.
 struct AbortOnDrop<T>(JoinHandle<T>);
 
 impl<T> Drop for AbortOnDrop<T> {
@@ -16,20 +15,21 @@ impl<T> Drop for AbortOnDrop<T> {
     }
 }
 
-/// Carries this out here as far as it goes at once, and the rest in a task of this runtime: whoever asked may stand still in the
-/// middle. It ends with this future. `None`: the runtime has ended before.
-pub async fn spawn_and_join<T: Send + 'static>(
+/// Polls `work` once, and spawns it if it is not done: it makes progress when the caller does not.
+/// Without a runtime the caller drives it. Dropping this future aborts the task. Returns `None` if
+/// the runtime shut down.
+pub(crate) async fn spawn_and_join<T: Send + 'static>(
     work: impl Future<Output = T> + Send + 'static,
 ) -> Option<T> {
     let mut work = work.boxed();
-    // What is sent to a server is sent in the order in which it was asked for.
+    // The first poll sends the request, so that requests leave in the order of the calls.
     if let Some(outcome) = (&mut work).now_or_never() {
         return Some(outcome);
     }
-    match driven() {
-        Some(here) => match (&mut AbortOnDrop(here.spawn(work)).0).await {
+    match driven_runtime() {
+        Some(runtime) => match (&mut AbortOnDrop(runtime.spawn(work)).0).await {
             Ok(outcome) => Some(outcome),
-            Err(ended) => match ended.try_into_panic() {
+            Err(error) => match error.try_into_panic() {
                 Ok(panic) => resume_unwind(panic),
                 Err(_) => None,
             },
@@ -47,9 +47,9 @@ mod tests {
     use super::*;
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-    async fn it_goes_on_while_nobody_polls_it_and_ends_when_it_is_dropped() {
+    async fn the_work_goes_on_without_polls_and_ends_when_it_is_dropped() {
         let (go, done) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-        let mut ways = (0..2).map(|_| {
+        let mut both = (0..2).map(|_| {
             let (go, done) = (go.clone(), done.clone());
             let mut work = spawn_and_join(async move {
                 go.notified().await;
@@ -59,25 +59,25 @@ mod tests {
             assert!((&mut work).now_or_never().is_none());
             work
         });
-        let (still, dropped) = (ways.next(), ways.next());
+        let (still, dropped) = (both.next(), both.next());
         drop(dropped);
-        // The task that ends lets go of what it has.
+        // The aborted task drops its clones.
         while Arc::strong_count(&done) > 2 {
             tokio::task::yield_now().await;
         }
         go.notify_waiters();
         done.notified().await;
-        assert!(done.notified().now_or_never().is_none(), "what was dropped has ended");
+        assert!(done.notified().now_or_never().is_none(), "the dropped work has ended");
         assert_eq!(still.unwrap().await, Some(()));
     }
 
     #[test]
-    fn what_needs_no_runtime_needs_none_here() {
+    fn work_that_is_done_at_once_needs_no_runtime() {
         assert_eq!(spawn_and_join(async { 46 }).now_or_never(), Some(Some(46)));
     }
 
     #[test]
-    fn a_runtime_that_was_only_entered_is_given_nothing_to_do() {
+    fn a_runtime_that_was_only_entered_gets_no_task() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let _entered = runtime.enter();
         let (go, going) = tokio::sync::oneshot::channel();
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-    async fn a_panic_in_it_is_one_of_whoever_waits() {
+    async fn a_panic_of_the_work_reaches_the_caller() {
         let work = spawn_and_join(async {
             tokio::task::yield_now().await;
             panic!("it goes wrong");
