@@ -15,7 +15,7 @@ use crate::process::{Result, read};
 use source::Source;
 
 /// A breach of a rule.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Finding {
     line: usize,
     sentence: String,
@@ -42,9 +42,10 @@ pub(crate) fn check() -> Result<String> {
     let texts = texts(&files)?;
     let mut language: BTreeMap<&str, Vec<(&str, Finding)>> = BTreeMap::new();
     for (path, text) in &texts {
-        print(path, &in_text(path, text, &files));
-        let found = language_of(path, text).into_iter().map(|it| (*path, it));
-        language.entry(language::folder(path)).or_default().extend(found);
+        let (found, of_language) = in_text(path, text, &files);
+        print(path, &found);
+        let of_folder = language.entry(language::folder(path)).or_default();
+        of_folder.extend(of_language.into_iter().map(|it| (*path, it)));
     }
     for path in missing(&files) {
         print(&path, &[finding(1, "this file is missing: write it")]);
@@ -68,15 +69,6 @@ pub(crate) fn check() -> Result<String> {
     }
 }
 
-/// The findings of language in a file, if it is one that has prose.
-fn language_of(path: &str, text: &str) -> Vec<Finding> {
-    match Path::new(path).extension().and_then(|it| it.to_str()) {
-        Some("rs") => language::in_source(path, &Source::read(text)),
-        Some("md") => language::in_page(text),
-        _ => Vec::new(),
-    }
-}
-
 /// The files of git's index, and those that `git add` would add.
 pub(crate) fn tracked() -> Result<BTreeSet<String>> {
     let mut git = std::process::Command::new("git");
@@ -96,28 +88,24 @@ pub(crate) fn texts(files: &BTreeSet<String>) -> Result<Vec<(&str, String)>> {
     Ok(texts)
 }
 
-/// Applies the rules for this kind of file.
-fn in_text(path: &str, text: &str, files: &BTreeSet<String>) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    let extension = Path::new(path).extension().and_then(|it| it.to_str()).unwrap_or_default();
-    match extension {
+/// Applies the rules for this kind of file. The second list has the findings of language.
+fn in_text(path: &str, text: &str, files: &BTreeSet<String>) -> (Vec<Finding>, Vec<Finding>) {
+    match Path::new(path).extension().and_then(|it| it.to_str()).unwrap_or_default() {
         "rs" => {
             let source = Source::read(text);
-            findings.extend(rust::check(path, &source));
-            findings.extend(words::in_source(path, &source));
+            let found = [rust::check(path, &source), words::in_source(path, &source)];
+            (found.concat(), language::in_source(path, &source))
         }
         "md" => {
-            findings.extend(words::in_page(text));
-            findings.extend(links::check(path, text, files));
+            let found = [words::in_page(text), links::check(path, text, files)];
+            (found.concat(), language::in_page(text))
         }
         "toml" if path.ends_with("/Cargo.toml") => {
-            findings.extend(words::left_over(text));
-            findings.extend(manifests::check(text));
+            ([words::left_over(text), manifests::check(text)].concat(), Vec::new())
         }
-        _ if LICENCES.contains(&path) => {}
-        _ => findings.extend(words::left_over(text)),
+        _ if LICENCES.contains(&path) => (Vec::new(), Vec::new()),
+        _ => (words::left_over(text), Vec::new()),
     }
-    findings
 }
 
 /// The absent ones of the required files: the licences, and a README for each engine.
@@ -154,7 +142,7 @@ mod tests {
     #[test]
     fn each_kind_of_file_meets_its_rules() {
         let none = files(&[]);
-        let found = |path: &str, text: &str| in_text(path, text, &none).len();
+        let found = |path: &str, text: &str| in_text(path, text, &none).0.len();
         assert_eq!(found("a/src/b.rs", "//! A word.\nfn c() { dbg!(1); }\n"), 1);
         assert_eq!(found("a/b.md", "[gone](c.md), see /tmp/d, TODO\n"), 3);
         assert_eq!(found("a/Cargo.toml", "# TODO\n[package]\n"), 5);
