@@ -6,7 +6,7 @@ import org.apache.curator.framework.CuratorFrameworkFactory;
 import org.apache.curator.framework.recipes.locks.InterProcessMutex;
 import org.apache.curator.retry.RetryOneTime;
 
-/** Curator's InterProcessMutex, obeying the same lines as the sides of `src/contest/side.rs`. */
+/** Curator's InterProcessMutex, driven by the same lines as the sides of `src/contest/side.rs`. */
 public class CuratorPeer {
     static final int TTL_MS = 30_000;
     static CuratorFramework client;
@@ -40,7 +40,7 @@ public class CuratorPeer {
         System.exit(0);
     }
 
-    /** How many ns a lock and a release take, one after the other. */
+    /** The time of a lock and a release in ns, one after the other. */
     static long free(String path, double seconds) throws Exception {
         InterProcessMutex mutex = new InterProcessMutex(client, path);
         long start = System.nanoTime();

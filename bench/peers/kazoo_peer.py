@@ -1,4 +1,4 @@
-"""kazoo's Lock, obeying the same lines as the sides of `src/contest/side.rs`."""
+"""kazoo's Lock, driven by the same lines as the sides of `src/contest/side.rs`."""
 
 import logging
 import sys

@@ -1,4 +1,4 @@
-"""redis-py's Lock, obeying the same lines as the sides of `src/contest/side.rs`."""
+"""redis-py's Lock, driven by the same lines as the sides of `src/contest/side.rs`."""
 
 import sys
 import threading

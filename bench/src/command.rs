@@ -1,4 +1,4 @@
-//! The command, beside `flock(1)`: a whole process each, with another one that it runs.
+//! `tenure run` beside `flock(1)`: each is a process that starts another one.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::figures::{Table, median, ms, times};
 
-/// Both take turns, so often.
+/// Runs of each, in turn.
 const ROUNDS: usize = 300;
 
 pub(crate) fn run(table: &mut Table) {
@@ -30,7 +30,7 @@ pub(crate) fn run(table: &mut Table) {
         return table.row(case, "nothing to compare with: `flock` is absent", "–", wanted);
     }
     let (mut floor, mut took) = (Vec::new(), Vec::new());
-    // The first run makes the store.
+    // The first run creates the store.
     once(ours());
     for _ in 0..ROUNDS {
         floor.push(once(flock()));
@@ -49,7 +49,7 @@ fn once(mut command: Command) -> Duration {
     start.elapsed()
 }
 
-/// The program as it was built beside this one.
+/// The program, built beside this one.
 fn tenure() -> Option<PathBuf> {
     let bench = std::env::current_exe().unwrap();
     let name = format!("tenure{}", std::env::consts::EXE_SUFFIX);

@@ -1,4 +1,4 @@
-//! A contest on one store: the floor, Tenure and its peers do the same things in turn, in one run.
+//! A contest on one store: the floor, Tenure and its peers take turns in one run.
 
 mod awake;
 pub(crate) mod contender;
@@ -18,7 +18,7 @@ pub(crate) mod workers;
 pub(crate) use awake::on_both;
 use kind::Kind;
 
-/// What another process of this bench does, if this is one. It may be of any of these kinds.
+/// Does the work of a helper process of one of these kinds, if this is one.
 pub(crate) fn other_process(arguments: &[String], kinds: impl Iterator<Item = Kind>) -> bool {
     side::be_one(arguments, kinds) || awake::be_one(arguments)
 }

@@ -1,4 +1,4 @@
-//! On etcd: beside the bare requests of the same client, and beside etcd's own lock service.
+//! etcd: Tenure beside the bare requests of the same client, and beside etcd's own lock service.
 
 mod floor;
 mod kinds;
@@ -10,21 +10,21 @@ use crate::contest::stores::Stores;
 use crate::contest::{crowd, free, handover, on_both};
 use crate::figures::Table;
 pub(crate) use kinds::KINDS;
-use kinds::{BATON, ETCDCTL, FIELD, OURS, SERVICE, TOLD};
+use kinds::{BATON, ETCDCTL, FIELD, NOTIFIED, OURS, SERVICE};
 
-/// The rows of one member.
+/// Adds the rows of one member.
 pub(crate) fn run(table: &mut Table) {
     on_members(table, "etcd", 1);
 }
 
-/// The rows of three members on one machine, which share its cores.
+/// Adds the rows of three members, which share the cores of the machine.
 pub(crate) fn run_three(table: &mut Table) {
     on_members(table, "etcd, three members", 3);
 }
 
 fn on_members(table: &mut Table, suite: &str, count: usize) {
     let cluster = match Cluster::of(count) {
-        Err(why) => return table.row(suite, format!("absent: {why}"), "–", "–"),
+        Err(error) => return table.row(suite, format!("absent: {error}"), "–", "–"),
         Ok(cluster) => cluster,
     };
     let members = cluster.members();
@@ -39,5 +39,5 @@ fn on_members(table: &mut Table, suite: &str, count: usize) {
         free::run(table, stores, &FIELD);
         crowd::few(table, stores, &[OURS, BATON, SERVICE], &[]);
     });
-    handover::run(table, &stores(), &TOLD, &[SERVICE, ETCDCTL], &[]);
+    handover::run(table, &stores(), &NOTIFIED, &[SERVICE, ETCDCTL], &[]);
 }

@@ -1,45 +1,47 @@
-//! What was measured, and the table it is shown in.
+//! The rows of a run, and the texts of their figures.
 
 use std::time::{Duration, Instant};
 
 /// The rows of one run.
 #[derive(Default)]
 pub(crate) struct Table {
-    rows: Vec<Row>,
+    pub(crate) rows: Vec<Row>,
 }
 
-struct Row {
-    case: String,
-    median: String,
-    beside: String,
-    wanted: String,
+/// A measured figure, the floor or the peer that it is compared with, and the goal.
+#[derive(Clone, Default)]
+pub(crate) struct Row {
+    pub(crate) case: String,
+    pub(crate) measured: String,
+    pub(crate) beside: String,
+    pub(crate) wanted: String,
 }
 
 impl Table {
-    /// Adds a row: what was measured, what it stands beside, and what is wanted of it.
+    /// Adds a row, and prints its figure.
     pub(crate) fn row(
         &mut self,
         case: impl Into<String>,
-        median: impl Into<String>,
+        measured: impl Into<String>,
         beside: impl Into<String>,
         wanted: impl Into<String>,
     ) {
         let row = Row {
             case: case.into(),
-            median: median.into(),
+            measured: measured.into(),
             beside: beside.into(),
             wanted: wanted.into(),
         };
-        eprintln!("{}: {}", row.case, row.median);
+        eprintln!("{}: {}", row.case, row.measured);
         self.rows.push(row);
     }
 
-    /// Prints the rows as a table that a README can take as it is.
+    /// Prints the rows as a table.
     pub(crate) fn print(&self) {
         println!("| case | measured | beside | wanted |");
         println!("|---|---|---|---|");
-        for Row { case, median, beside, wanted } in &self.rows {
-            println!("| {case} | {median} | {beside} | {wanted} |");
+        for Row { case, measured, beside, wanted } in &self.rows {
+            println!("| {case} | {measured} | {beside} | {wanted} |");
         }
     }
 }
@@ -64,17 +66,17 @@ pub(crate) fn median(times: &mut [Duration]) -> Duration {
     times[times.len() / 2]
 }
 
-/// A time with two digits after the point, in µs.
+/// A time in µs with two decimal places.
 pub(crate) fn us(time: Duration) -> String {
     format!("{:.2} µs", time.as_secs_f64() * 1e6)
 }
 
-/// The same in ms.
+/// A time in ms with two decimal places.
 pub(crate) fn ms(time: Duration) -> String {
     format!("{:.2} ms", time.as_secs_f64() * 1e3)
 }
 
-/// A time in the unit that a reader expects.
+/// A time in a unit that suits its size.
 pub(crate) fn readable(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     match seconds {
@@ -85,7 +87,7 @@ pub(crate) fn readable(time: Duration) -> String {
     }
 }
 
-/// How many there are in a second when one takes this long.
+/// The rate per second of an operation that takes this time.
 pub(crate) fn per_second(time: Duration) -> String {
     let nanos = u64::try_from(time.as_nanos()).unwrap();
     format!("{}/s", grouped(1_000_000_000 / nanos))
@@ -104,7 +106,7 @@ pub(crate) fn grouped(number: u64) -> String {
     text
 }
 
-/// How many times as long as `floor`, in the median over rounds that had both.
+/// The ratio of `times` to `floor`, the median over the rounds.
 pub(crate) fn median_ratio(times: &[Duration], floor: &[Duration]) -> f64 {
     let mut ratios: Vec<f64> = times
         .iter()
@@ -115,7 +117,7 @@ pub(crate) fn median_ratio(times: &[Duration], floor: &[Duration]) -> f64 {
     ratios[ratios.len() / 2]
 }
 
-/// How many times as long as `floor`.
+/// The ratio of `time` to `floor`.
 pub(crate) fn times(time: Duration, floor: Duration) -> f64 {
     time.as_secs_f64() / floor.as_secs_f64()
 }

@@ -1,4 +1,4 @@
-//! The file engine, beside the bare system calls, a pipe, and another crate's file lock.
+//! Files: Tenure beside the bare system calls, a pipe, and another crate's file lock.
 
 use std::fs::{self, OpenOptions};
 use std::io::{Read as _, Write as _};
@@ -16,10 +16,10 @@ use tenure_file::FileStore;
 use crate::figures::{Table, median, median_of, readable, times, us};
 
 const HANDOVERS: usize = 20_000;
-/// Rounds of a free lock, and how often it is taken in each.
+/// Rounds of a free lock, and its pairs in each.
 const ROUNDS: u32 = 1501;
 const BATCH: u32 = 100;
-/// So many verbs are timed one by one.
+/// Calls that are timed one by one.
 const VERBS: u32 = 1_000_000;
 
 pub(crate) fn run(table: &mut Table) {
@@ -30,13 +30,13 @@ pub(crate) fn run(table: &mut Table) {
     hand_over(table, folder.path());
 }
 
-/// Answers how long the floor takes.
+/// Returns the time of the floor.
 fn free(table: &mut Table, folder: &Path) -> Duration {
     let path = folder.join("floor");
     let locks = Locks::new(FileStore::open(folder.join("store")).unwrap());
     let mutex = locks.mutex("invoices/42");
     let lock = || block_on(async { mutex.lock().await.unwrap().release().await.unwrap() });
-    // Both take turns, and in short rounds: who is interrupted by other work loses its round only.
+    // Both take turns in short rounds: an interruption affects one round only.
     let (mut floor, mut ours) = (Spent::default(), Spent::default());
     for _ in 0..ROUNDS {
         floor.round(|| self::floor(&path));
@@ -44,22 +44,27 @@ fn free(table: &mut Table, folder: &Path) -> Duration {
     }
     let ((floor, floor_used), (ours, ours_used)) = (floor.median(), ours.median());
     let peer = peer(&folder.join("peer"));
-    table.row("file: open + flock + pwrite + unlock + close, the floor", us(floor), "1", "–");
+    table.row(
+        "file: lock + release: open + flock + pwrite + unlock + close, the floor",
+        us(floor),
+        "1",
+        "–",
+    );
     table.row(
         "file: lock + release",
         us(ours),
         format!("{:.2} × the floor", times(ours, floor)),
         "≤ 4 ×",
     );
-    table.row("file: the floor, of a processor", us(floor_used), "1", "–");
+    table.row("file: lock + release, processor time, the floor", us(floor_used), "1", "–");
     table.row(
-        "file: lock + release, of a processor",
+        "file: lock + release, processor time",
         us(ours_used),
         format!("{:.2} × the floor", times(ours_used, floor_used)),
         "≤ 4 ×",
     );
     table.row(
-        "file: lock + release of `distributed-lock`, which is unsafe",
+        "file: lock + release, `distributed-lock`",
         us(peer),
         format!("{:.2} × ours", times(peer, ours)),
         "> 1 ×",
@@ -67,7 +72,7 @@ fn free(table: &mut Table, folder: &Path) -> Duration {
     floor
 }
 
-/// What rounds took by the clock, and what they used of a processor: on a busy machine only that counts.
+/// The time and the processor time of each round. On a busy machine only the second is comparable.
 #[derive(Default)]
 struct Spent {
     took: Vec<Duration>,
@@ -123,14 +128,14 @@ fn many_keys(table: &mut Table, folder: &Path, floor: Duration) {
     }
     let took = start.elapsed() / KEYS;
     table.row(
-        "file: lock + release, 10,000 keys in turn",
+        "file: 10,000 keys in turn",
         us(took),
         format!("{:.2} × the floor", times(took, floor)),
         "≤ 4 ×",
     );
 }
 
-/// A book is written anew now and then: whoever does that must not keep the others waiting for long.
+/// The longest call: now and then one of them rewrites the file of a key.
 fn longest(table: &mut Table, folder: &Path) {
     let path = folder.join("longest-floor");
     let locks = Locks::new(FileStore::open(folder.join("longest")).unwrap());
@@ -157,16 +162,21 @@ fn timed<T>(act: impl FnOnce() -> T) -> (Duration, T) {
 fn hand_over(table: &mut Table, folder: &Path) {
     let pipe = ping_pong();
     let lock = between_processes(&folder.join("handover"));
-    table.row("file: one hop through a pipe, the floor", us(pipe), "1", "–");
+    table.row(
+        "file: hand-over between two processes: one hop through a pipe, the floor",
+        us(pipe),
+        "1",
+        "–",
+    );
     table.row(
         "file: hand-over between two processes",
         us(lock),
-        format!("{:.2} × a hop", times(lock, pipe)),
+        format!("{:.2} × the floor", times(lock, pipe)),
         "≤ 5 ×",
     );
 }
 
-/// From the call to release in one process to the return of lock in the other.
+/// The time from the call of `release` in one process to the return of `lock` in the other.
 fn between_processes(store: &Path) -> Duration {
     let mut other = start(&["__turns", store.to_str().unwrap()]);
     let mut ready = [0];
@@ -187,7 +197,7 @@ fn between_processes(store: &Path) -> Duration {
     median(&mut waits)
 }
 
-/// One hold: when it began, and when its release was called, by a clock that all processes share.
+/// One hold, from its start to the call of its release, by a clock that all processes share.
 struct Turn {
     token: u64,
     process: u64,
@@ -218,7 +228,7 @@ fn turns(store: &Path, process: u64) -> Vec<Turn> {
     (0..HANDOVERS).map(turn).collect()
 }
 
-/// What this process has used of all cores.
+/// The processor time of this process on all cores.
 fn used() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap())
@@ -251,7 +261,7 @@ fn start(arguments: &[&str]) -> Child {
         .unwrap()
 }
 
-/// What the other process of a bench does, if this is one.
+/// Does the work of the second process, if this is it.
 pub(crate) fn other_process(arguments: &[String]) -> bool {
     let (mut stdin, mut stdout) = (std::io::stdin().lock(), std::io::stdout().lock());
     match arguments {

@@ -1,4 +1,4 @@
-//! The memory engine: what the public API, the guard and the keeper cost by themselves.
+//! Memory: the cost of the public API, the guard and the renewals without a store.
 
 use std::fs;
 use std::sync::Arc;
@@ -25,8 +25,8 @@ fn free(table: &mut Table) {
     table.row("memory: lock + release", us(time), "–", "≤ 3 µs");
 }
 
-/// A chain of waiters, each of whom lets the next one in: the cost of one hand-over. Beside it that of
-/// a mutex without a store, which shows what the waiters' own memory costs once it fills no cache.
+/// Measures a hand-over in a chain of waiters. The mutex beside it shows the cost of the waiters'
+/// own memory once it exceeds the cache.
 fn hand_over(table: &mut Table) {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     for waiters in [10, 100, 1_000, 10_000] {
@@ -97,14 +97,14 @@ fn many_held(table: &mut Table) {
     let watched = Duration::from_secs(20);
     std::thread::sleep(watched);
     let share = processor::own().saturating_sub(used).as_secs_f64() / watched.as_secs_f64() * 100.0;
-    assert!(guards.iter().all(|guard| guard.check().is_ok()), "they are all held still");
+    assert!(guards.iter().all(|guard| guard.check().is_ok()), "all guards are still valid");
     table.row("memory: renewing 100,000 locks", format!("{share:.2} % of a core"), "–", "< 5 %");
     for guard in guards {
         block_on(guard.release()).unwrap();
     }
 }
 
-/// What this process has in memory.
+/// The resident memory of this process, in bytes.
 fn resident() -> u64 {
     let statm = fs::read_to_string("/proc/self/statm").unwrap();
     let pages: u64 = statm.split(' ').nth(1).unwrap().parse().unwrap();

@@ -1,4 +1,4 @@
-//! MongoDB, beside the bare commands of the same driver, and beside two locks that look again and again.
+//! MongoDB: Tenure beside the bare commands of the same driver, and beside two locks that poll.
 
 mod documents;
 mod floor;
@@ -13,16 +13,16 @@ use crate::contest::{crowd, free, handover, on_both};
 use crate::figures::Table;
 pub(crate) use documents::run as run_documents;
 pub(crate) use kinds::KINDS;
-use kinds::{DISTRIBUTED_LOCK, FIELD, OURS, POLLING, TOLD};
+use kinds::{DISTRIBUTED_LOCK, FIELD, NOTIFIED, OURS, POLLING};
 
 const SUITE: &str = "mongodb";
-/// How long those who look again and again sleep in between: what `distributed-lock` sleeps.
+/// Pause between two polls: that of `distributed-lock`.
 const POLL_MS: u64 = 10;
 
-/// The rows of one server that is a replica set, as the cores are and with cores that stay awake.
+/// Adds the rows of a replica set of one server.
 pub(crate) fn run(table: &mut Table) {
     let server = match Server::start() {
-        Err(why) => return table.row(SUITE, format!("absent: {why}"), "–", "–"),
+        Err(error) => return table.row(SUITE, format!("absent: {error}"), "–", "–"),
         Ok(server) => server,
     };
     let stores = || Stores {
@@ -34,6 +34,6 @@ pub(crate) fn run(table: &mut Table) {
         free::run(table, stores, &FIELD);
         crowd::few(table, stores, &[OURS, DISTRIBUTED_LOCK, POLLING], &[]);
     });
-    handover::run(table, &stores(), &TOLD, &[DISTRIBUTED_LOCK, POLLING], &[]);
+    handover::run(table, &stores(), &NOTIFIED, &[DISTRIBUTED_LOCK, POLLING], &[]);
     line::run(table, &stores(), &server);
 }

@@ -1,15 +1,15 @@
-//! Processor time: what a process has used of all cores. It is the same whether threads wake up quickly or slowly.
+//! The processor time of a process on all cores, which does not depend on the wake-up of threads.
 
 use std::fs;
 use std::time::Duration;
 
-/// What this process has used.
+/// The processor time of this process.
 pub(crate) fn own() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap())
 }
 
-/// What the threads of another process have used, which Linux counts in nanoseconds.
+/// The processor time of another process, the sum over its threads. Linux counts nanoseconds.
 pub(crate) fn of(pid: u32) -> Duration {
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return Duration::ZERO };
     let used = |thread: fs::DirEntry| -> Option<u64> {

@@ -1,4 +1,4 @@
-//! Redis, beside the bare commands of the same client, and beside four other locks on the same server.
+//! Redis: Tenure beside the bare commands of the same client, and beside four other locks.
 
 mod crowd;
 mod floor;
@@ -11,43 +11,45 @@ mod peers;
 use tenure_servers::redis::{Masters, Server};
 
 use crate::contest::stores::Stores;
-use crate::contest::{crowd as anyones, free, handover, on_both};
+use crate::contest::{crowd as fairness, free, handover, on_both};
 use crate::figures::Table;
 pub(crate) use kinds::KINDS;
-use kinds::{DISTKIT, DISTRIBUTED_LOCK, FIELD, OURS, PYTHON, QUICK_RSLOCK, REDLOCK, RSLOCK, TOLD};
+use kinds::{
+    DISTKIT, DISTRIBUTED_LOCK, FIELD, NOTIFIED, OURS, PYTHON, QUICK_RSLOCK, REDLOCK, RSLOCK,
+};
 
 const MASTERS: usize = 5;
 
-/// The rows of one server, as the cores are and with cores that stay awake.
+/// Adds the rows of a free lock on one server.
 pub(crate) fn run(table: &mut Table) {
     on_servers(table, "redis", 1, |table, stores| {
         on_both(table, stores, |table, stores| {
             let few = [OURS, QUICK_RSLOCK, RSLOCK, DISTRIBUTED_LOCK, DISTKIT];
             free::run(table, stores, &FIELD);
-            anyones::few(table, stores, &few, PYTHON);
+            fairness::few(table, stores, &few, PYTHON);
         });
     });
 }
 
-/// The rows of one server in which somebody waits.
+/// Adds the rows of one server with waiters.
 pub(crate) fn run_waiting(table: &mut Table) {
     on_servers(table, "redis", 1, |table, stores| {
         let peers = [RSLOCK, QUICK_RSLOCK, DISTRIBUTED_LOCK, DISTKIT];
-        handover::run(table, &stores, &TOLD, &peers, PYTHON);
+        handover::run(table, &stores, &NOTIFIED, &peers, PYTHON);
         crowd::run(table, &stores);
         held::run(table, &stores);
     });
 }
 
-/// The rows of five that know nothing of each other.
+/// Adds the rows of five servers without replication.
 pub(crate) fn run_redlock(table: &mut Table) {
     on_servers(table, "redlock", MASTERS, |table, stores| {
         let free = [REDLOCK, RSLOCK, DISTRIBUTED_LOCK];
-        free::run_beside(table, &stores, "lock + release on five", &free);
+        free::run_beside(table, &stores, "lock + release", &free);
         forgotten::run(table, &stores);
-        let told = [REDLOCK, RSLOCK, QUICK_RSLOCK, DISTRIBUTED_LOCK];
-        let case = "hand-over between two processes on five";
-        let grow = handover::run_beside(table, &stores, case, &told);
+        let contenders = [REDLOCK, RSLOCK, QUICK_RSLOCK, DISTRIBUTED_LOCK];
+        let case = "hand-over between two processes";
+        let grow = handover::run_beside(table, &stores, case, &contenders);
         let case = stores.case("the token grows from hand-over to hand-over");
         table.row(case, if grow { "yes, each time" } else { "**no**" }, "no peer has one", "yes");
     });
@@ -55,7 +57,7 @@ pub(crate) fn run_redlock(table: &mut Table) {
 
 fn on_servers(table: &mut Table, suite: &str, count: usize, rows: fn(&mut Table, Stores)) {
     match Masters::start(count) {
-        Err(why) => table.row(suite, format!("absent: {why}"), "–", "–"),
+        Err(error) => table.row(suite, format!("absent: {error}"), "–", "–"),
         Ok(masters) => {
             let servers = masters.servers();
             let urls = servers.iter().map(Server::url).collect();

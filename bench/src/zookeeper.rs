@@ -1,4 +1,5 @@
-//! On ZooKeeper: beside the bare requests of the same client, and beside the locks of three clients.
+//! ZooKeeper: Tenure beside the bare requests of the same client, and beside the locks of three
+//! clients.
 
 mod crowd;
 mod floor;
@@ -9,24 +10,24 @@ use tenure_servers::Store as _;
 use tenure_servers::zookeeper::Ensemble;
 
 use crate::contest::stores::Stores;
-use crate::contest::{crowd as anyones, free, handover, on_both};
+use crate::contest::{crowd as fairness, free, handover, on_both};
 use crate::figures::Table;
 pub(crate) use kinds::KINDS;
-use kinds::{CRATE, DROPPED, ELSEWHERE, FIELD, OURS, TOLD};
+use kinds::{CRATE, DROPPED, ELSEWHERE, FIELD, NOTIFIED, OURS};
 
-/// The rows of one server.
+/// Adds the rows of one server.
 pub(crate) fn run(table: &mut Table) {
     on_servers(table, "zookeeper", 1);
 }
 
-/// The rows of three servers on one machine, which share its cores.
+/// Adds the rows of three servers, which share the cores of the machine.
 pub(crate) fn run_three(table: &mut Table) {
     on_servers(table, "zookeeper, three servers", 3);
 }
 
 fn on_servers(table: &mut Table, suite: &str, count: usize) {
     let ensemble = match Ensemble::of(count) {
-        Err(why) => return table.row(suite, format!("absent: {why}"), "–", "–"),
+        Err(error) => return table.row(suite, format!("absent: {error}"), "–", "–"),
         Ok(ensemble) => ensemble,
     };
     let stores = || Stores {
@@ -37,8 +38,8 @@ fn on_servers(table: &mut Table, suite: &str, count: usize) {
     on_both(table, stores(), |table, stores| {
         free::run(table, stores, &FIELD);
         free::run_beside(table, stores, "lock, and drop it", &[DROPPED, CRATE]);
-        anyones::few(table, stores, &[OURS, CRATE], ELSEWHERE);
+        fairness::few(table, stores, &[OURS, CRATE], ELSEWHERE);
     });
-    handover::run(table, &stores(), &TOLD, &[CRATE], ELSEWHERE);
+    handover::run(table, &stores(), &NOTIFIED, &[CRATE], ELSEWHERE);
     crowd::run(table, &stores(), &ensemble);
 }

@@ -1,4 +1,4 @@
-//! Plays simulated stories by their seeds: a million of them, or one with a log of what happened.
+//! Runs simulated stories by their seeds: a million of them, or one with its log.
 //!
 //! ```text
 //! sim --seeds 1000000 [--from N] [--jobs J]
@@ -54,7 +54,7 @@ fn play_one(seed: u64) -> ExitCode {
     if ending.violation.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-/// Every job takes the next seed that nobody has taken, until there is none or a promise is broken.
+/// Every job takes the next seed, until there is none or a promise is broken.
 fn play_many(wanted: Wanted) -> ExitCode {
     let next = Arc::new(AtomicU64::new(wanted.from));
     let broken = Arc::new(AtomicBool::new(false));
@@ -70,8 +70,8 @@ fn play_many(wanted: Wanted) -> ExitCode {
                         break;
                     }
                     let ending = Tale::new().play(seed);
-                    grants += ending.tallied.grants;
-                    losses += ending.tallied.losses;
+                    grants += ending.counts.grants;
+                    losses += ending.counts.losses;
                     if ending.violation.is_some() {
                         broken.store(true, Ordering::Relaxed);
                         println!("{ending}");

@@ -1,4 +1,4 @@
-//! Engines that misbehave as networks do: put any engine behind one, and see who still keeps its word.
+//! Wrappers of an engine that inject the faults of a network, and a proxy for real servers.
 
 mod asked;
 mod carries;

@@ -1,7 +1,7 @@
-//! What every engine of Tenure must pass, ours or a stranger's, in ten lines of a test file.
+//! The conformance suite that every engine of Tenure must pass.
 //!
-//! The crate has three rooms: `suite` is what strangers run, [`sim`] is a world in which time and chance come from
-//! a seed, and [`fault`] is the stage for faults: engines and networks that misbehave.
+//! The crate has three parts: `suite` runs the cases against an engine, [`sim`] simulates time,
+//! processes and networks from a seed, and [`fault`] has engines and a proxy that inject faults.
 
 pub mod fault;
 pub mod sim;

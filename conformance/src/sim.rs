@@ -1,4 +1,4 @@
-//! The simulation: a world from a seed, the stories that are told in it, and the cases of a holder.
+//! The simulation: a world from a seed, random programs in it, and the cases of a holder.
 
 mod chance;
 pub mod holder;
@@ -13,6 +13,6 @@ mod world;
 
 pub use chance::Chance;
 pub use host::SimHost;
-pub use referee::Tallied;
+pub use referee::Counts;
 pub use story::{Ending, Tale};
 pub use world::{STORE, World};

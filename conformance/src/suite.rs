@@ -19,15 +19,15 @@ use crate::sim::World;
 pub use arena::Arena;
 pub use case::{Case, Story};
 
-/// In so many worlds a case is played where time is simulated.
+/// Seeds per case under simulated time.
 const SEEDS: u64 = 3;
-/// A simulated case that needs more steps than this never ends.
+/// Maximum steps of a simulated case. A case that needs more does not end.
 const STEPS_MAX: u64 = 5_000_000;
 
-/// Makes a test of every case, for the store of this arena; each case gets a fresh one.
+/// Defines a test for each case, on a fresh store of this arena.
 ///
-/// In real time, where `arena` is what makes an arena (`Arena::new`, or `Arena::hosted` for an engine
-/// that drives sockets):
+/// In real time, where `arena` returns an arena: `Arena::new`, or `Arena::hosted` for an engine
+/// with sockets.
 ///
 /// ```
 /// use tenure_conformance::Arena;
@@ -42,7 +42,7 @@ const STEPS_MAX: u64 = 5_000_000;
 /// # fn main() {}
 /// ```
 ///
-/// In simulated time, in worlds that are made from seeds:
+/// In simulated time, where each seed has a world of its own:
 ///
 /// ```
 /// use std::time::Duration;
@@ -51,15 +51,16 @@ const STEPS_MAX: u64 = 5_000_000;
 ///
 /// async fn arena(world: World) -> Arena {
 ///     let store = Memory::with_clock((*world.store()).clone());
-///     Arena::on(world.process(), Duration::from_secs(9), move || std::future::ready(Ok(store.clone())))
+///     let open = move || std::future::ready(Ok(store.clone()));
+///     Arena::on(world.process(), Duration::from_secs(9), open)
 /// }
 ///
 /// tenure_conformance::suite!(simulated: arena);
 /// # fn main() {}
 /// ```
 ///
-/// For a store that processes share, the arena says [where it is](Arena::shared), and `locks` opens
-/// it there: the suite starts helper processes, and kills them.
+/// For a store that several processes share, the arena has [its URL](Arena::shared), and `locks`
+/// opens it: the suite starts helper processes, and kills them.
 ///
 /// ```ignore
 /// async fn arena() -> Arena { Arena::new(...).shared(url) }
@@ -69,8 +70,8 @@ const STEPS_MAX: u64 = 5_000_000;
 /// ```
 ///
 /// A further deployment of an engine that passes the whole suite elsewhere, such as the same store
-/// with TLS or with three members, says `other_deployment`. It plays the chapters whose outcome may
-/// depend on the deployment, and leaves out those that repeat the same verbs:
+/// with TLS or with three members, writes `other_deployment`. It runs the chapters whose outcome
+/// may depend on the deployment, and leaves out those that repeat the same calls:
 ///
 /// | left out | because |
 /// |---|---|
@@ -78,7 +79,7 @@ const STEPS_MAX: u64 = 5_000_000;
 /// | `shares`, `all`, `election` | they are made of the steps that `rule` and `model` show |
 /// | `names`, `inspection` | names are hashed before a connection is chosen |
 ///
-/// `TENURE_REQUIRE=all` makes a missing store a failure; `TENURE_SEED` plays one seed only.
+/// `TENURE_REQUIRE=all` makes a missing store a failure; `TENURE_SEED` runs one seed only.
 #[macro_export]
 macro_rules! suite {
     ($arena:expr, shared: $locks:expr) => {
@@ -93,7 +94,7 @@ macro_rules! suite {
         }
         $crate::each_case!($tests);
 
-        /// Not a test: where the helper processes of the suite begin.
+        /// Not a test: the entry point of the helper processes of the suite.
         #[test]
         fn helper_process() {
             $crate::helper::serve($locks);
@@ -154,7 +155,7 @@ macro_rules! chapter_tests {
     };
 }
 
-/// Plays one case in real time.
+/// Runs one case in real time.
 pub fn play<F: Future<Output = Arena>>(name: &str, arena: impl FnOnce() -> F) {
     let case = cases::named(name);
     block_on(async {
@@ -169,7 +170,7 @@ pub fn play<F: Future<Output = Arena>>(name: &str, arena: impl FnOnce() -> F) {
     });
 }
 
-/// Plays one case in a few simulated worlds.
+/// Runs one case in `SEEDS` simulated worlds.
 pub fn play_simulated<F: Future<Output = Arena>>(name: &str, arena: impl Fn(World) -> F) {
     let case = cases::named(name);
     let seeds = match std::env::var("TENURE_SEED") {
@@ -180,12 +181,12 @@ pub fn play_simulated<F: Future<Output = Arena>>(name: &str, arena: impl Fn(Worl
         Err(_) => 1..=SEEDS,
     };
     for seed in seeds {
-        let _named = Seed(seed);
+        let _guard = Seed(seed);
         play_seed(case, seed, &arena);
     }
 }
 
-/// Plays one case in the world of one seed.
+/// Runs one case in the world of one seed.
 pub fn play_seed<F: Future<Output = Arena>>(case: Case, seed: u64, arena: impl FnOnce(World) -> F) {
     World::run(seed, |world| async move {
         let arena = arena(world).await;
@@ -193,27 +194,27 @@ pub fn play_seed<F: Future<Output = Arena>>(case: Case, seed: u64, arena: impl F
     });
 }
 
-/// Plays one case in this arena. It panics where the case is not true, and where it never ends.
+/// Runs one case in this arena. Panics if the case fails or does not end.
 pub async fn play_in(arena: &Arena, case: Case) {
     match select((case.story)(arena), arena.limit()).await {
         Either::Left(_) => {}
-        Either::Right(_) => panic!("{case:?} does not end"),
+        Either::Right(_) => panic!("{case:?} exceeded its time limit"),
     }
 }
 
-/// A world in which no time passes any more never reaches a time limit.
+/// Limits the steps: a world whose time stands still never reaches a time limit.
 async fn in_few_steps(story: impl Future<Output = ()>) {
     let mut story = pin!(story);
     let mut steps = 0;
     poll_fn(|context| {
         steps += 1;
-        assert!(steps < STEPS_MAX, "nothing but steps, and no end");
+        assert!(steps < STEPS_MAX, "the case exceeded STEPS_MAX steps");
         story.as_mut().poll(context)
     })
     .await;
 }
 
-/// Names the seed of a world in which a case failed.
+/// Prints the seed if the case fails.
 struct Seed(u64);
 
 impl Drop for Seed {

@@ -1,4 +1,4 @@
-//! The suite on an engine that lives on a thread of its own, as every engine with a network does.
+//! The suite on an engine that lives on a private thread, as every engine with a network.
 
 use std::future::ready;
 use std::time::Duration;
@@ -18,18 +18,18 @@ tenure_conformance::suite!(arena);
 
 #[test]
 fn a_guard_outlives_the_runtime_it_was_taken_in() {
-    let runtime = Builder::new_current_thread().build().expect("there is room for a runtime");
+    let runtime = Builder::new_current_thread().build().expect("a runtime can start");
     let (arena, locks, guard, waiting) = runtime.block_on(async {
         let arena = arena().await;
         let locks = arena.locks().await;
-        let guard = locks.mutex("k").lock().await.expect("it is free");
+        let guard = locks.mutex("k").lock().await.expect("the lock is free");
         let other = locks.clone();
         let waiting = tokio::spawn(async move { other.mutex("k").lock().await });
         tokio::task::yield_now().await;
         (arena, locks, guard, waiting)
     });
     drop(runtime);
-    guard.check().expect("its renewals do not hang on that runtime");
+    guard.check().expect("its renewals do not depend on that runtime");
     drop(guard);
     block_on(async {
         let free = async {

@@ -1,5 +1,5 @@
-//! The suite on the reference engine: in simulated time, where the order of things comes from a seed,
-//! and in real time, on threads.
+//! The suite on the reference engine: in simulated time, where a seed orders the tasks, and in real
+//! time, on threads.
 
 use std::collections::BTreeSet;
 use std::future::ready;
@@ -16,7 +16,7 @@ use tenure_core::{
     WriteGuard,
 };
 
-/// Every public type goes where its user goes.
+/// Every public type has the auto traits that its users need.
 #[test]
 fn public_types_can_be_sent_shared_and_moved() {
     fn ok<T: Send + Sync + Unpin>() {}
@@ -55,7 +55,7 @@ fn every_case_has_a_name_of_its_own() {
     assert_eq!(names.len(), cases::all().len());
 }
 
-/// Called in place, in a world of its own.
+/// Calls in place, each case in a world of its own.
 mod simulated {
     use super::*;
 
@@ -68,7 +68,7 @@ mod simulated {
     tenure_conformance::suite!(simulated: arena);
 }
 
-/// Every verb is a task of its own: their order is up to the seed.
+/// Every call is a task of its own, which the seed orders.
 mod scattered {
     use super::*;
 
@@ -83,7 +83,7 @@ mod scattered {
     tenure_conformance::suite!(simulated: arena);
 }
 
-/// In real time, with real threads.
+/// In real time, on threads.
 mod real {
     use super::*;
 

@@ -1,4 +1,4 @@
-//! The proxy does what it says, to a little server that speaks as Redis does.
+//! The proxy between clients and a small server that speaks the protocol of Redis.
 
 #[path = "proxy/ends.rs"]
 mod ends;
@@ -11,7 +11,7 @@ use ends::{Client, END, FOREVER, PATIENCE, Redis, Server, framed, soon};
 use tenure_conformance::fault::{Act, Direction, Match, Protocol, Proxy, Rule};
 
 #[test]
-fn what_is_said_passes_both_ways_and_is_counted() {
+fn bytes_pass_both_ways_and_are_counted() {
     let server = Server::start();
     let proxy = server.proxy();
     let (mut one, mut other) = (Client::of(&proxy), Client::of(&proxy));
@@ -61,7 +61,7 @@ fn any_protocol_passes_as_bytes() {
 }
 
 #[test]
-fn what_is_delayed_comes_later() {
+fn delayed_bytes_come_later() {
     let server = Server::start();
     let proxy = server.proxy();
     let mut client = Client::of(&proxy);
@@ -90,7 +90,7 @@ fn a_slow_way_lets_little_pass() {
     assert!(proxy.wait_until(PATIENCE, |counts| counts.bytes_to_server > 10));
     assert!(proxy.counts().bytes_to_server < 4_000_000);
     proxy.slow(usize::MAX);
-    assert!(client.hear() == text, "it has passed as a whole");
+    assert!(client.hear() == text, "the whole message has passed");
     proxy.heal();
     assert_eq!(client.ask("ECHO a"), "a");
 }
@@ -172,12 +172,12 @@ fn a_cut_ends_all_that_is_connected() {
 
 #[cfg(unix)]
 #[test]
-fn a_reset_is_an_error_and_wakes_who_writes() {
+fn a_reset_is_an_error_and_wakes_a_writer() {
     let server = Server::start();
     let proxy = server.proxy();
     let (mut idle, busy) = (Client::of(&proxy), Client::of(&proxy));
     assert_eq!(idle.ask("INCR a"), "1");
-    // Nobody reads these replies, so that the proxy waits to write them.
+    // No client reads these replies, so the proxy blocks in a write.
     let asked = framed(&format!("ECHO {}", "x".repeat(1_000_000)));
     for _ in 0..32 {
         busy.say_bytes(&asked);
@@ -190,7 +190,7 @@ fn a_reset_is_an_error_and_wakes_who_writes() {
 }
 
 #[test]
-fn whoever_is_new_is_refused() {
+fn new_connections_are_refused() {
     let server = Server::start();
     let proxy = server.proxy();
     let mut old = Client::of(&proxy);
@@ -231,7 +231,7 @@ fn a_reply_is_cut_after_the_request_is_done() {
     client.say_bytes(&all);
     assert_eq!([client.hear(), client.hear()], ["1", END]);
     assert!(rule.wait_until_hit(PATIENCE));
-    assert_eq!(server.done().len(), 2, "and nothing behind it");
+    assert_eq!(server.done().len(), 2, "and nothing after it");
     assert_eq!(Client::of(&proxy).ask(&format!("EVALSHA {sha} 1 a")), "3");
 }
 
@@ -266,7 +266,7 @@ fn a_push_is_no_reply() {
 }
 
 #[test]
-fn a_held_reply_holds_what_is_behind_it() {
+fn a_held_reply_holds_the_bytes_behind_it() {
     let server = Server::start();
     let proxy = server.proxy();
     let (mut one, mut other) = (Client::of(&proxy), Client::of(&proxy));
@@ -285,7 +285,7 @@ fn a_held_reply_holds_what_is_behind_it() {
 }
 
 #[test]
-fn a_reply_is_late_and_so_is_what_is_behind_it() {
+fn a_late_reply_delays_the_bytes_behind_it() {
     let server = Server::start();
     let proxy = server.proxy();
     let mut client = Client::of(&proxy);
@@ -316,7 +316,7 @@ fn of_two_rules_for_one_request_the_second_takes_the_next() {
 #[test]
 fn garbage_passes_as_bytes() {
     let echo = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port is free");
-    let address = echo.local_addr().expect("it has an address");
+    let address = echo.local_addr().expect("the socket has an address");
     let proxy = Proxy::to(address).expect("a port is free").speaking(Protocol::Resp);
     let client = TcpStream::connect(proxy.address()).expect("the proxy accepts");
     let (mut far, _) = echo.accept().expect("the proxy connects");
@@ -329,7 +329,7 @@ fn garbage_passes_as_bytes() {
         to.read_exact(&mut bytes).expect("the proxy writes");
         assert_eq!(&bytes, b"\x16\x03\x01\0$x\r\n*-7\r");
     }
-    far.shutdown(Shutdown::Write).expect("it is open");
+    far.shutdown(Shutdown::Write).expect("the socket is open");
     assert_eq!((&client).read(&mut bytes).ok(), Some(0));
     assert_eq!(far.read(&mut bytes).ok(), Some(0));
 }
@@ -340,7 +340,7 @@ fn half_an_end_is_an_end_and_the_proxy_goes_on() {
     let proxy = server.proxy();
     let mut client = Client::of(&proxy);
     client.say_bytes(&[framed("INCR a"), b"*1".to_vec()].concat());
-    client.0.get_ref().shutdown(Shutdown::Write).expect("it is open");
+    client.0.get_ref().shutdown(Shutdown::Write).expect("the socket is open");
     while client.hear() != END {}
     server.has_done(1);
     assert_eq!(Client::of(&proxy).ask("QUIT"), END);
@@ -349,9 +349,9 @@ fn half_an_end_is_an_end_and_the_proxy_goes_on() {
 }
 
 #[test]
-fn nobody_at_the_far_end_is_an_end() {
-    let nobody = (Ipv4Addr::LOCALHOST, 0).into();
-    let proxy = Proxy::to(nobody).expect("a port is free");
+fn an_absent_server_is_an_end() {
+    let absent = (Ipv4Addr::LOCALHOST, 0).into();
+    let proxy = Proxy::to(absent).expect("a port is free");
     assert_eq!(Client::of(&proxy).ask("INCR a"), END);
     assert!(proxy.wait_until(PATIENCE, |counts| counts.ended == 1));
 }
@@ -369,7 +369,7 @@ fn everything_ends_with_the_proxy() {
     clients[1].say("INCR a");
     drop(proxy);
     assert!(clients.iter_mut().all(|client| client.hear() == END));
-    assert!(!never.wait_until_hit(FOREVER), "nobody waits for a proxy that is gone");
+    assert!(!never.wait_until_hit(FOREVER), "no rule of a dropped proxy is waited for");
 }
 
 #[test]

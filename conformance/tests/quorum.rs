@@ -1,5 +1,5 @@
-//! The suite on a quorum of three memory stores: it promises no order, no push and no counts, and the
-//! cases about these say so.
+//! The suite on a quorum of three memory stores. It promises no order, no push and no counters, and
+//! the cases of these are skipped.
 
 use std::future::ready;
 use std::sync::Arc;
@@ -32,17 +32,18 @@ fn arena(world: &World, turns: Option<Stores>) -> Arena {
     Arena::on(host, Duration::from_secs(9), open)
 }
 
-/// Those who wait try now and then.
+/// Waiters poll.
 mod by_pauses {
     tenure_conformance::suite!(simulated: async |world| super::arena(&world, None));
 }
 
-/// Those who wait stand in line.
+/// Waiters have a line.
 mod by_turns {
     tenure_conformance::suite!(simulated: async |world| super::arena(&world, Some(super::stores(&world))));
 }
 
-/// The holder leaves, and the waiter is served at once; nothing of its earlier tries may take it out again.
+/// The holder leaves, and the waiter is served at once. Its earlier attempts must not remove it
+/// again.
 #[test]
 fn a_try_that_failed_does_not_take_out_the_next() {
     for seed in 1..=300 {
@@ -66,8 +67,11 @@ fn a_try_that_failed_does_not_take_out_the_next() {
             one.leave(&holder, LeaveMode::Now).await.unwrap();
             while two.renew(&waiter).await.unwrap().unwrap().state == TicketState::Waiting {}
             let second = three.join(&ticket(), WaitMode::NoWait).await.unwrap();
-            assert_eq!(second, None, "there are two holders (seed {seed})");
-            assert!(two.renew(&waiter).await.unwrap().is_some(), "it is taken out (seed {seed})");
+            assert_eq!(second, None, "two hold at once (seed {seed})");
+            assert!(
+                two.renew(&waiter).await.unwrap().is_some(),
+                "the waiter was removed (seed {seed})"
+            );
         });
     }
 }

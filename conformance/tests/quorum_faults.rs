@@ -1,4 +1,5 @@
-//! A quorum whose stores refuse, fail, hang, or lose their data: a minority of them changes nothing.
+//! A quorum whose stores refuse, fail, hang, or lose their data: a minority of them changes
+//! nothing.
 
 #[path = "quorum_faults/leaving.rs"]
 mod leaving;

@@ -1,4 +1,4 @@
-//! A try that succeeds after its owner has left leaves again.
+//! An attempt that succeeds after its owner has left leaves again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,7 +37,7 @@ fn a_try_that_succeeds_after_its_owner_has_left_leaves_again() {
         let waiting = quorum.join(&second, WaitMode::Wait).await.unwrap().unwrap();
         assert_eq!(waiting.state, TicketState::Waiting);
         quorum.leave(&first, LeaveMode::Now).await.unwrap();
-        // The keeper renews the waiter; meanwhile its owner gives up.
+        // The renewer renews the waiter; meanwhile its owner gives up.
         network
             .set_for(Verb::Join, Weather { delay: Duration::from_millis(200), ..Weather::STILL });
         let (keeper, renewed) = (quorum.clone(), second.clone());

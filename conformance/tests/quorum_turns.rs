@@ -1,4 +1,4 @@
-//! Those who wait for a quorum stand in a line of their own: only its first one tries, and is told when to.
+//! The waiters of a quorum have a line: only the first attempts to hold, when it is notified.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,14 +14,14 @@ use tenure_core::*;
 const STORES: usize = 3;
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// Three stores, and as many lines of those who wait, each behind a network of its own.
+/// Three stores and three lines of waiters, each behind a network of its own.
 struct Stage {
-    /// Of the first client.
+    /// The quorum of the first client.
     quorum: Quorum,
     stores: Vec<Memory>,
-    /// How often a store was asked to let somebody in.
+    /// Joins at the stores.
     joins: Arc<AtomicUsize>,
-    /// How often a line was looked at.
+    /// Reads of a line.
     looks: Arc<AtomicUsize>,
     turns: Vec<(Memory, Network)>,
 }
@@ -47,7 +47,7 @@ impl Stage {
         assert_eq!(place.state, TicketState::Waiting);
     }
 
-    /// A ticket that holds, and those that wait for it to leave.
+    /// A ticket that holds, and those that wait for it.
     async fn held<const WAITERS: usize>(&self) -> (Ticket, [Ticket; WAITERS]) {
         let (holder, waiters) = (ticket(), [(); WAITERS].map(|()| ticket()));
         self.quorum.join(&holder, WaitMode::Wait).await.unwrap().unwrap();
@@ -61,7 +61,7 @@ impl Stage {
         self.quorum.renew(ticket).await.unwrap().unwrap().state
     }
 
-    /// How many joins `work` costs.
+    /// The number of joins of `work`.
     async fn joins_of<T>(&self, work: impl Future<Output = T>) -> (usize, T) {
         let before = self.joins.load(Ordering::Relaxed);
         let done = work.await;
@@ -127,12 +127,12 @@ fn only_the_first_of_a_hundred_tries() {
             }
         };
         let (joins, ()) = stage.joins_of(all_renew).await;
-        assert_eq!(joins, STORES, "one of them tried once");
+        assert_eq!(joins, STORES, "one of them joined once");
     });
 }
 
 #[test]
-fn whoever_leaves_tells_the_next_which_comes_in_at_its_first_try() {
+fn a_leave_notifies_the_next_which_holds_at_its_first_attempt() {
     World::run(1, |world| async move {
         let stage = Stage::new(&world);
         let (holder, [first, second]) = stage.held().await;
@@ -142,11 +142,11 @@ fn whoever_leaves_tells_the_next_which_comes_in_at_its_first_try() {
         );
         assert_eq!(stage.renewed(&first).await, TicketState::Holding);
         let hand_over = async {
-            let told = stage.quorum.watch(&second, TicketState::Waiting);
-            let mut told = std::pin::pin!(told);
-            assert!((&mut told).now_or_never().is_none(), "it is not its turn yet");
+            let waiting = stage.quorum.watch(&second, TicketState::Waiting);
+            let mut waiting = std::pin::pin!(waiting);
+            assert!((&mut waiting).now_or_never().is_none(), "the waiter is not served yet");
             stage.quorum.leave(&first, LeaveMode::Now).await.unwrap();
-            told.await.unwrap();
+            waiting.await.unwrap();
             stage.renewed(&second).await
         };
         let (joins, standing) = stage.joins_of(hand_over).await;
@@ -155,7 +155,7 @@ fn whoever_leaves_tells_the_next_which_comes_in_at_its_first_try() {
 }
 
 #[test]
-fn who_was_taken_out_of_the_line_and_came_to_hold_at_that_moment_is_told() {
+fn a_waiter_that_is_removed_while_it_becomes_the_holder_is_asked_to_leave() {
     World::run(1, |world| async move {
         let stage = Stage::new(&world);
         let (holder, [first]) = stage.held().await;
@@ -222,7 +222,11 @@ fn a_later_reader_does_not_overtake_a_writer_that_waits() {
         assert_eq!(cost, STORES);
         stage.wait(&writer).await;
         stage.wait(&late).await;
-        assert_eq!(joins(&later, WaitMode::NoWait).await.unwrap(), None, "a try gives way, too");
+        assert_eq!(
+            joins(&later, WaitMode::NoWait).await.unwrap(),
+            None,
+            "a join that may not wait yields, too"
+        );
         for reader in [&first, &second] {
             stage.quorum.leave(reader, LeaveMode::Now).await.unwrap();
         }
@@ -231,7 +235,7 @@ fn a_later_reader_does_not_overtake_a_writer_that_waits() {
         stage.quorum.leave(&writer, LeaveMode::Now).await.unwrap();
         assert_eq!(stage.renewed(&late).await, TicketState::Holding);
         for store in &stage.stores {
-            assert_eq!(store.line(&key()).await.unwrap().len(), 1, "a step back leaves nothing");
+            assert_eq!(store.line(&key()).await.unwrap().len(), 1, "an undone join leaves nothing");
         }
     });
 }
@@ -241,7 +245,7 @@ fn a_writer_is_served_although_readers_overlap_without_end() {
     World::run(1, |world| async move {
         let stage = Stage::new(&world);
         let host = world.process();
-        // Every reader is a client of its own, which knows nothing of those who wait.
+        // Every reader is a client of its own, which knows no waiters.
         let reads = |offset: u64| {
             let (stage, world, host) = (&stage, &world, &host);
             async move {
@@ -262,7 +266,7 @@ fn a_writer_is_served_although_readers_overlap_without_end() {
         let readers = std::pin::pin!(join_all([0, 1, 2].map(reads)));
         let write = std::pin::pin!(write);
         let first = select(readers, write).await;
-        assert!(matches!(first, Either::Right(_)), "six hundred readers overtook the writer");
+        assert!(matches!(first, Either::Right(_)), "600 readers overtook the writer");
     });
 }
 
@@ -279,21 +283,21 @@ fn where_a_line_cannot_be_reached_they_stand_in_another() {
                     standing.push(store);
                 }
             }
-            let [store] = standing[..] else { panic!("it stands in {standing:?}") };
+            let [store] = standing[..] else { panic!("the waiter is in {standing:?}") };
             lines.push(store);
             stage.turns[store].1.cut();
             world.process().sleep(waiter.ttl / 3).await;
             assert_eq!(stage.renewed(&holder).await, TicketState::Holding);
             assert_eq!(stage.renewed(&waiter).await, TicketState::Waiting);
         }
-        // No line is left: it tries now and then.
+        // No line is left: the waiter polls.
         stage.quorum.watch(&waiter, TicketState::Waiting).await.unwrap();
         stage.quorum.leave(&holder, LeaveMode::Now).await.unwrap();
         assert_eq!(stage.renewed(&waiter).await, TicketState::Holding);
     });
 }
 
-/// Locks, holds and releases for so long, and says how often.
+/// Locks, holds and releases until `until`, and returns the number of turns.
 async fn come_back(world: &World, locks: &Locks, held: Duration, until: Duration) -> u32 {
     let (mutex, mut turns) = (locks.mutex("k"), 0);
     while world.passed() < until {
@@ -306,7 +310,7 @@ async fn come_back(world: &World, locks: &Locks, held: Duration, until: Duration
 }
 
 #[test]
-fn whoever_comes_back_at_once_lets_those_who_wait_go_first() {
+fn a_client_that_locks_again_yields_to_the_waiters() {
     for held in [1, 20, 200, 5_000].map(Duration::from_millis) {
         World::run(1, |world| async move {
             let stage = Stage::new(&world);
@@ -319,8 +323,9 @@ fn whoever_comes_back_at_once_lets_those_who_wait_go_first() {
     }
 }
 
-/// Of two clients that wanted it at the same time, the first has seen the second wait, and both have given it back.
-async fn has_seen_a_crowd(world: &World, stage: &Stage) -> Locks {
+/// Two clients wanted the key at the same time. The first has seen the second wait, and both have
+/// released it.
+async fn has_seen_waiters(world: &World, stage: &Stage) -> Locks {
     let (locks, other) = (stage.client(world), stage.client(world));
     let guard = other.mutex("k").lock().await.unwrap();
     let behind = async {
@@ -336,10 +341,10 @@ async fn has_seen_a_crowd(world: &World, stage: &Stage) -> Locks {
 }
 
 #[test]
-fn a_waiter_that_died_keeps_nobody_from_a_free_lock_who_once_saw_a_crowd() {
+fn a_dead_waiter_keeps_no_client_from_a_free_lock() {
     World::run(1, |world| async move {
         let stage = Stage::new(&world);
-        let locks = has_seen_a_crowd(&world, &stage).await;
+        let locks = has_seen_waiters(&world, &stage).await;
         for (line, _) in &stage.turns {
             let dead = Ticket { ttl: Duration::from_secs(3600), ..ticket() };
             line.join(&dead, WaitMode::Wait).await.unwrap().unwrap();
@@ -350,10 +355,10 @@ fn a_waiter_that_died_keeps_nobody_from_a_free_lock_who_once_saw_a_crowd() {
 }
 
 #[test]
-fn lines_that_are_silent_cost_who_saw_a_crowd_one_wait_at_most() {
+fn silent_lines_cost_a_client_that_saw_waiters_one_pause_at_most() {
     World::run(1, |world| async move {
         let stage = Stage::new(&world);
-        let locks = has_seen_a_crowd(&world, &stage).await;
+        let locks = has_seen_waiters(&world, &stage).await;
         for (_, network) in &stage.turns {
             network.set(Weather::DEAD);
         }
@@ -369,7 +374,7 @@ fn lines_that_are_silent_cost_who_saw_a_crowd_one_wait_at_most() {
 }
 
 #[test]
-fn nobody_looks_for_others_but_who_comes_back_and_then_rarely() {
+fn only_a_client_that_locks_again_reads_lines_and_rarely() {
     World::run(1, |world| async move {
         let stage = Stage::new(&world);
         let locks = stage.client(&world);
@@ -381,6 +386,6 @@ fn nobody_looks_for_others_but_who_comes_back_and_then_rarely() {
         assert_eq!(so_far(), 0);
         let began = world.passed();
         let turns = come_back(&world, &locks, PATIENCE / 50, began + PATIENCE * 20).await;
-        assert!(turns > 500 && so_far() <= 21, "{} looks for {turns} turns", so_far());
+        assert!(turns > 500 && so_far() <= 21, "{} reads for {turns} turns", so_far());
     });
 }

@@ -1,4 +1,4 @@
-//! What the simulation shows, once more with real clocks, real threads and a real `SIGSTOP`.
+//! The statements of the simulation with real clocks, real threads and a real `SIGSTOP`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,23 +10,23 @@ use tenure_core::blocking::block_on;
 use tenure_core::layers::Retry;
 use tenure_core::{BackgroundRuntime, Engine, Locks, Memory, Runtime};
 
-/// Eight clients count under one lock, and none ever meets another.
+/// Eight clients increment a number under one lock, and never two at once.
 fn count_together(locks: &[Locks]) {
     let (inside, count) = (AtomicU32::new(0), AtomicU32::new(0));
     block_on(join_all(locks.iter().map(|locks| async {
         let mutex = locks.mutex("count").ttl(Duration::from_secs(2));
         let mut counted = 0;
         while counted < 5 {
-            // An answer that is unknown is told as such, and leaves nothing behind.
+            // An unknown outcome is an error, and leaves nothing behind.
             let Ok(guard) = mutex.lock().await else { continue };
             if guard.check().is_err() {
                 continue;
             }
-            assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "there are two");
+            assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two hold at once");
             count.fetch_add(1, Ordering::SeqCst);
             counted += 1;
             inside.fetch_sub(1, Ordering::SeqCst);
-            let _may_be_unknown = guard.release().await;
+            let _ = guard.release().await; // The outcome may be unknown.
         }
     })));
     assert_eq!(count.load(Ordering::SeqCst), 8 * 5);
@@ -37,7 +37,7 @@ fn host() -> Arc<dyn Runtime> {
     Arc::new(BackgroundRuntime::for_timers())
 }
 
-fn nobody_is_left(memory: &Memory) {
+fn no_ticket_is_left(memory: &Memory) {
     let keys = block_on(memory.keys("")).expect("memory answers");
     assert!(keys.is_empty(), "left behind in {keys:?}");
 }
@@ -51,7 +51,7 @@ fn a_lossy_wire_makes_no_two_holders_and_leaves_nothing_behind() {
         Locks::on(Retry::new(lossy, host.clone(), 2, Duration::from_millis(1)), host)
     };
     count_together(&(0..8).map(|_| locks()).collect::<Vec<_>>());
-    nobody_is_left(&memory);
+    no_ticket_is_left(&memory);
 }
 
 #[test]
@@ -72,10 +72,10 @@ fn a_network_makes_no_two_holders_and_leaves_nothing_behind() {
         Locks::on(far, client)
     };
     count_together(&(0..8).map(|_| locks()).collect::<Vec<_>>());
-    nobody_is_left(&memory);
+    no_ticket_is_left(&memory);
 }
 
-/// This very test is the process that is stopped: its parent starts it again with a variable set.
+/// This test is also the process that is stopped: its parent starts it again with a variable set.
 #[cfg(unix)]
 mod stopped {
     use std::io::{BufRead as _, BufReader, Write as _};
@@ -95,30 +95,30 @@ mod stopped {
             return;
         }
         let mut child = start();
-        let told = child.0.stdout.take().expect("it is piped");
-        let mut lines = BufReader::new(told).lines().map_while(Result::ok);
+        let output = child.0.stdout.take().expect("the pipe was requested");
+        let mut lines = BufReader::new(output).lines().map_while(Result::ok);
         let held = lines.by_ref().filter_map(|line| report(&line)).nth(20);
-        assert!(matches!(held, Some((_, true))), "it never held: {held:?}");
+        assert!(matches!(held, Some((_, true))), "the child never held: {held:?}");
         child.signal("-STOP");
         sleep(TTL * 2);
         let continued = now_us();
         child.signal("-CONT");
-        // What it said before it was stopped may still be in the pipe.
+        // Lines from before the stop may still be in the pipe.
         let mut after = lines.filter_map(|line| report(&line)).filter(|(at, _)| *at >= continued);
-        let (at, believed) = after.next().expect("it says something when it goes on");
-        assert!(!believed, "it believed {} µs after it woke up", at - continued);
+        let (at, believed) = after.next().expect("the child prints after it continues");
+        assert!(!believed, "the child believed to hold {} µs after it continued", at - continued);
     }
 
-    /// Says again and again when it asked, and whether it still holds.
+    /// Prints its last request and whether it still holds, in a loop.
     fn hold() {
         let locks = Locks::new(Memory::new()).blocking();
         let mutex = locks.mutex("job").into_inner().ttl(TTL);
-        let guard = tenure_core::blocking::block_on(mutex.lock()).expect("nobody else is there");
+        let guard = tenure_core::blocking::block_on(mutex.lock()).expect("the lock is free");
         loop {
             let at = now_us();
             let holds = guard.check().is_ok();
             println!("\nreport {at} {holds}");
-            let _parent_is_gone = std::io::stdout().flush();
+            let _ = std::io::stdout().flush(); // The parent may be gone.
             if !holds {
                 return;
             }
@@ -136,20 +136,20 @@ mod stopped {
         u64::try_from(since.as_micros()).unwrap_or(0)
     }
 
-    /// A child that does not outlive the test.
+    /// A child process that is killed at the end of the test.
     struct Started(Child);
 
     impl Started {
         fn signal(&self, signal: &str) {
             let sent = Command::new("kill").args([signal, &self.0.id().to_string()]).status();
-            assert!(sent.is_ok_and(|status| status.success()), "{signal} cannot be sent");
+            assert!(sent.is_ok_and(|status| status.success()), "cannot send {signal}");
         }
     }
 
     impl Drop for Started {
         fn drop(&mut self) {
-            let _gone = self.0.kill();
-            let _gone = self.0.wait();
+            let _ = self.0.kill(); // A failure means that it is dead already.
+            let _ = self.0.wait();
         }
     }
 

@@ -1,4 +1,4 @@
-//! A thousand worlds from a thousand seeds: in each of them every promise is kept.
+//! A thousand stories from a thousand seeds keep every promise.
 
 use std::ops::Range;
 
@@ -31,25 +31,25 @@ fn every_promise_is_kept_in_the_last_quarter_of_the_worlds() {
 }
 
 #[test]
-fn the_same_seed_tells_the_same_story_twice() {
+fn the_same_seed_repeats_the_same_story() {
     for seed in 0..40 {
         let (first, second) =
             (Tale::new().with_log().play(seed), Tale::new().with_log().play(seed));
-        assert!(first.log.len() > 5, "seed {seed} tells nothing");
+        assert!(first.log.len() > 5, "the log of seed {seed} is empty");
         assert_eq!(first.log, second.log, "seed {seed}");
     }
 }
 
-/// A simulation in which nothing ever goes wrong would show nothing.
+/// A simulation without faults would show nothing.
 #[test]
 fn the_worlds_are_full_of_trouble() {
     let (mut grants, mut losses, mut errors, mut refused) = (0, 0, 0, 0);
     for seed in 0..100 {
-        let tallied = Tale::new().play(seed).tallied;
-        grants += tallied.grants;
-        losses += tallied.losses;
-        errors += tallied.errors;
-        refused += tallied.refused;
+        let counts = Tale::new().play(seed).counts;
+        grants += counts.grants;
+        losses += counts.losses;
+        errors += counts.errors;
+        refused += counts.refused;
     }
     assert!(grants > 500 && losses > 100 && errors > 200 && refused > 50);
 }

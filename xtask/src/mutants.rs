@@ -1,4 +1,4 @@
-//! Faults are put into core, one at a time, and its tests must notice each: `cargo-mutants` does both.
+//! `cargo-mutants`: puts faults into core, one at a time, and runs its tests against each.
 
 use std::process::{Command, Stdio};
 
@@ -10,12 +10,12 @@ const MUTANTS: CargoTool =
 
 /// Runs it over core, or over the files that the arguments name: `--file core/src/belief/hold.rs`.
 ///
-/// What waits for a store is not mutated here: it is for the conformance suite, whose own proof is its
-/// broken engines. A copy of the tree is mutated; `mutants.out` says what survived.
+/// Only core is mutated; the proof of the conformance suite are its broken engines. The faults go
+/// into a copy of the tree; `mutants.out` lists those that survived.
 pub(crate) fn run_over_core(arguments: &[&str]) -> Result<()> {
     let mut call = Command::new(MUTANTS.program()?);
     call.args(["mutants", "--package", "tenure-core", "--output", "target"]).args(arguments);
-    // Tests of files by themselves are quick; those of whole locks notice what they do not.
+    // Unit tests are quick; integration tests find the faults that they miss.
     call.args(["--", "--lib", "--tests"]).stdin(Stdio::null());
     run(&mut call)
 }

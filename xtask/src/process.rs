@@ -1,41 +1,41 @@
-//! A process is started, waited for, and answered for in a sentence.
+//! Runs processes, and describes their failures in one line.
 
 use std::ffi::OsStr;
 use std::process::{Command, Stdio};
 
-/// What went wrong is a sentence, ready to be shown.
+/// The error is one line, or the output of a failed command, ready to be printed.
 pub(crate) type Result<T, E = String> = std::result::Result<T, E>;
 
-/// A call of cargo, without anything to read from: a question would never be answered.
+/// A call of cargo without standard input: a prompt must fail rather than wait.
 pub(crate) fn cargo<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Command {
     let mut command = Command::new("cargo");
     command.args(arguments).stdin(Stdio::null());
     command
 }
 
-/// Runs a command to its end, its output going where ours goes.
+/// Runs a command to its end. Its output goes where ours goes.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let status = command.status().map_err(|error| not_started(command, &error))?;
-    if status.success() { Ok(()) } else { Err(format!("`{}`: {status}.", shown(command))) }
+    if status.success() { Ok(()) } else { Err(format!("`{}` failed: {status}", shown(command))) }
 }
 
-/// Runs a command to its end, and gives what it wrote.
+/// Runs a command to its end, and returns its output.
 pub(crate) fn read(command: &mut Command) -> Result<String> {
     let output =
         command.stderr(Stdio::inherit()).output().map_err(|error| not_started(command, &error))?;
     if !output.status.success() {
-        return Err(format!("`{}`: {}.", shown(command), output.status));
+        return Err(format!("`{}` failed: {}", shown(command), output.status));
     }
     String::from_utf8(output.stdout)
-        .map_err(|_| format!("`{}` wrote something that is not UTF-8.", shown(command)))
+        .map_err(|_| format!("the output of `{}` is not valid UTF-8", shown(command)))
 }
 
-/// Runs a script of the shell to its end. What it says is worth reading only if it fails, as `what` does then.
+/// Runs a shell script to its end. If it fails, the error has its output, and `task` as its name.
 pub(crate) fn run_script<'a>(
     mut shell: Command,
     script: &str,
     arguments: impl IntoIterator<Item = &'a OsStr>,
-    what: &str,
+    task: &str,
 ) -> Result<()> {
     shell.args(["-c", &format!("exec 2>&1\n{script}"), "script"]).args(arguments);
     shell.stdin(Stdio::null());
@@ -43,18 +43,18 @@ pub(crate) fn run_script<'a>(
     if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stdout);
-    Err(format!("{said}{what} failed: {}.", output.status))
+    let written = String::from_utf8_lossy(&output.stdout);
+    Err(format!("{written}{task} failed: {}", output.status))
 }
 
-/// Whether a command runs and succeeds; what it says is not shown.
+/// Whether a command runs and succeeds. Its output is discarded.
 pub(crate) fn succeeds(command: &mut Command) -> bool {
     command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|s| s.success())
 }
 
-/// The sentence for a command that could not even be started.
+/// The error for a command that could not be started.
 pub(crate) fn not_started(command: &Command, error: &std::io::Error) -> String {
-    format!("`{}` could not be started: {error}.", shown(command))
+    format!("cannot start `{}`: {error}", shown(command))
 }
 
 fn shown(command: &Command) -> String {

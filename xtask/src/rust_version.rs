@@ -1,16 +1,16 @@
-//! The oldest Rust that builds the workspace: stated by every crate, and kept.
+//! Checks that the workspace builds with the `rust-version` that its crates state.
 
 use std::fs;
 
 use crate::metadata::{self, Crate};
 use crate::process::{Result, cargo, run, succeeds};
 
-/// Builds with the stated version where it is installed. Elsewhere what can be known without it is
-/// checked: that clippy looks for younger functions, and that no dependency asks for more.
+/// Builds with the stated version if it is installed. Otherwise checks that clippy's lint for newer
+/// functions is on, and that no dependency needs a newer version.
 pub(crate) fn check() -> Result<String> {
     let stated = stated(&metadata::members()?)?;
     let toolchain = format!("+{stated}");
-    // A missing toolchain is not to be fetched: this must work on a machine without a network.
+    // Without a download: this must work on a machine without a network.
     let is_here =
         succeeds(cargo([toolchain.as_str(), "--version"]).env("RUSTUP_AUTO_INSTALL", "0"));
     if is_here {
@@ -18,17 +18,17 @@ pub(crate) fn check() -> Result<String> {
         return run(&mut cargo(call)).map(|()| format!("passed by Rust {stated}"));
     }
     let manifest = fs::read_to_string("Cargo.toml")
-        .map_err(|error| format!("Cargo.toml cannot be read: {error}."))?;
+        .map_err(|error| format!("cannot read Cargo.toml: {error}"))?;
     if !manifest.contains("\nincompatible_msrv = ") {
-        return Err("Switch on clippy's lint `incompatible_msrv` in Cargo.toml.".into());
+        return Err("Cargo.toml lacks clippy's lint `incompatible_msrv`: enable it".into());
     }
-    let greedy = asking_for_more(&metadata::everything()?, &stated);
-    if !greedy.is_empty() {
-        return Err(format!("These need more than Rust {stated}: {}.", greedy.join(", ")));
+    let newer = asking_for_more(&metadata::everything()?, &stated);
+    if !newer.is_empty() {
+        return Err(format!("these need a newer Rust than {stated}: {}", newer.join(", ")));
     }
     Ok(format!(
-        "passed; Rust {stated} is not installed here: checked only by clippy's lint `incompatible_msrv`, \
-         and by what the dependencies state"
+        "passed; Rust {stated} is not installed here: checked only by clippy's lint `incompatible_msrv` \
+         and the `rust-version` of each dependency"
     ))
 }
 
@@ -37,14 +37,17 @@ fn stated(members: &[Crate]) -> Result<String> {
     let mut found: Option<&str> = None;
     for member in members {
         let Some(version) = member.rust_version.as_deref() else {
-            return Err(format!("{} states no `rust-version`: inherit it.", member.name));
+            return Err(format!("{} has no `rust-version`: inherit the workspace's", member.name));
         };
         if found.is_some_and(|other| other != version) {
-            return Err(format!("{} states a `rust-version` of its own.", member.name));
+            return Err(format!(
+                "{} has a `rust-version` of its own: inherit the workspace's",
+                member.name
+            ));
         }
         found = Some(version);
     }
-    found.map(String::from).ok_or_else(|| "The workspace has no crate.".into())
+    found.map(String::from).ok_or_else(|| "the workspace has no crate".into())
 }
 
 fn asking_for_more(crates: &[Crate], stated: &str) -> Vec<String> {
@@ -82,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_younger_dependency_is_found() {
+    fn a_dependency_that_needs_a_newer_version_is_found() {
         let crates = [stating(None), stating(Some("1.9")), stating(Some("1.89.0"))];
         assert!(asking_for_more(&crates, "1.89").is_empty());
         assert_eq!(asking_for_more(&[stating(Some("1.90"))], "1.89"), ["a 1.0.0"]);

@@ -1,4 +1,4 @@
-//! The servers of a run: those that stand already, and those that are started for it.
+//! The servers of a test run: those that run already, and those that are started for it.
 
 use std::process::{Command, ExitCode};
 use std::thread;
@@ -8,15 +8,15 @@ use tenure_servers::{Deployment, Found, Store, Tool, deployments, tools};
 use crate::process::{Result, not_started};
 use crate::{fetch, install};
 
-/// One line for each deployment, and for what private servers need: how it is found here.
+/// One line for each deployment, and for each tool of private servers: how it is found here.
 pub(crate) fn listing() -> String {
     let (all, can_install) = (deployments(), install::is_possible());
     if all.is_empty() {
-        return "No server is known that could be started on this system.".into();
+        return "no server can be started on this system".into();
     }
     let shared = all.iter().map(|it| line(it, can_install));
     let private = private_tools().into_iter().map(|tool| match tool.found() {
-        Some(file) => format!("{}: is at {}.", tool.name, file.display()),
+        Some(file) => format!("{}: is at {}", tool.name, file.display()),
         None => tool.absent().unwrap_or_default(),
     });
     shared.chain(private).collect::<Vec<_>>().join("\n")
@@ -24,10 +24,12 @@ pub(crate) fn listing() -> String {
 
 fn line(deployment: &Deployment, can_install: bool) -> String {
     match deployment.found() {
-        Found::Stands(_) => format!("{}: stands, says {}.", deployment.name, deployment.variable),
+        Found::Stands(_) => {
+            format!("{}: runs already, by {}", deployment.name, deployment.variable)
+        }
         Found::Startable(files) => {
             let files: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
-            format!("{}: is started from {}.", deployment.name, files.join(" and "))
+            format!("{}: is started from {}", deployment.name, files.join(" and "))
         }
         Found::Absent(sentence) if !deployment.is_required() => {
             format!("{sentence} No test fails without it.")
@@ -39,11 +41,11 @@ fn line(deployment: &Deployment, can_install: bool) -> String {
     }
 }
 
-/// Installs what is absent, where that is possible, and starts everything.
+/// Installs the absent tools, where that is possible, and starts every deployment.
 pub(crate) fn prepare() -> Result<Running> {
     let all = deployments();
     let is_absent = |it: &&Deployment| matches!(it.found(), Found::Absent(_));
-    // What stands already needs nothing here.
+    // A deployment that runs already needs no tools.
     let wanted = all.iter().filter(is_absent).flat_map(|it| it.needs).copied();
     let private = private_tools();
     let wanted: Vec<_> = wanted.chain(private.iter().copied()).collect();
@@ -55,15 +57,15 @@ pub(crate) fn prepare() -> Result<Running> {
     start(&all)
 }
 
-/// What tests need for servers of their own, beside what the deployments need.
+/// The tools that only tests with servers of their own need.
 fn private_tools() -> Vec<Tool> {
     let all = deployments();
     let shared: Vec<&str> = all.iter().flat_map(|it| it.needs).map(|tool| tool.name).collect();
     tools().into_iter().filter(|tool| !shared.contains(&tool.name)).collect()
 }
 
-/// Starts every deployment that does not stand already, all at once. One that is absent is said
-/// aloud, and is left to the tests that need it.
+/// Starts every deployment that does not run already, all in parallel. An absent one is printed,
+/// and its tests decide between skipping and failing.
 fn start(deployments: &[Deployment]) -> Result<Running> {
     let mut startable = Vec::new();
     for deployment in deployments {
@@ -83,13 +85,13 @@ fn start(deployments: &[Deployment]) -> Result<Running> {
         match outcome {
             Ok(Ok(store)) => running.started.push(Started::new(deployment, store)),
             Ok(Err(sentence)) => failed.push(format!("{}: {sentence}", deployment.name)),
-            Err(_) => failed.push(format!("{}: its start panicked.", deployment.name)),
+            Err(_) => failed.push(format!("{}: its start panicked", deployment.name)),
         }
     }
     if failed.is_empty() { Ok(running) } else { Err(failed.join("\n")) }
 }
 
-/// `cargo xtask servers run`: a command between the start and the stop of all servers.
+/// `cargo xtask servers run`: starts the servers, runs a command, stops the servers.
 pub(crate) fn run(program: &str, arguments: &[&str]) -> Result<ExitCode> {
     let running = prepare()?;
     let mut command = Command::new(program);
@@ -99,7 +101,7 @@ pub(crate) fn run(program: &str, arguments: &[&str]) -> Result<ExitCode> {
     Ok(code.map_or(ExitCode::FAILURE, ExitCode::from))
 }
 
-/// Servers that were started for this run. Dropping them stops them; should this process be killed,
+/// Servers that were started for this run. Dropping them stops them; if this process is killed,
 /// their warden does.
 pub(crate) struct Running {
     started: Vec<Started>,
@@ -118,7 +120,7 @@ impl Started {
 }
 
 impl Running {
-    /// The environment in which tests find them.
+    /// The environment variables by which tests find them.
     pub(crate) fn addresses(&self) -> impl Iterator<Item = (&str, &str)> {
         self.started.iter().map(|one| (one.variable, one.url.as_str()))
     }
@@ -130,7 +132,7 @@ mod tests {
 
     use super::{Deployment, Store, Tool, deployments, line, listing, start};
 
-    /// Counts how many of its kind there are.
+    /// A store that counts its instances.
     struct Fake;
 
     static FAKES: AtomicUsize = AtomicUsize::new(0);
@@ -180,17 +182,17 @@ mod tests {
     }
 
     #[test]
-    fn what_was_started_is_found_and_stopped_also_beside_a_failure() {
-        let running = start(&[HERE, NOT_HERE]).expect("it starts, or is left to the tests");
+    fn servers_are_found_and_stopped_also_beside_a_failure() {
+        let running = start(&[HERE, NOT_HERE]).expect("an absent deployment is no error");
         let addresses: Vec<_> = running.addresses().collect();
         assert_eq!(addresses, [("TENURE_TEST_FAKE_URL", "fake://127.0.0.1:1")]);
         assert_eq!(FAKES.load(Ordering::SeqCst), 1);
         drop(running);
         assert_eq!(FAKES.load(Ordering::SeqCst), 0);
 
-        let failing = Deployment { start: || Err("It does not want to.".into()), ..HERE };
-        let failed = start(&[HERE, failing]).err().expect("one of them fails");
-        assert_eq!(failed, "fake: It does not want to.");
+        let failing = Deployment { start: || Err("no port is free".into()), ..HERE };
+        let failed = start(&[HERE, failing]).err().expect("one start fails");
+        assert_eq!(failed, "fake: no port is free");
         assert_eq!(FAKES.load(Ordering::SeqCst), 0);
     }
 }

@@ -1,26 +1,27 @@
-//! Tidiness is what no compiler checks: rules on the files that git knows, a sentence for each breach.
+//! `cargo xtask tidy`: rules that no compiler checks, over the files that git knows.
 
+mod language;
 mod links;
 mod manifests;
 mod rust;
-mod source;
+pub(crate) mod source;
 mod words;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
 use crate::process::{Result, read};
 use source::Source;
 
-/// One breach of a rule.
-#[derive(Debug, PartialEq, Eq)]
+/// A breach of a rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Finding {
     line: usize,
     sentence: String,
 }
 
-/// A breach in this line, and what to do about it.
+/// A breach in this line, described in one line with its remedy.
 fn finding(line: usize, sentence: impl Into<String>) -> Finding {
     Finding { line, sentence: sentence.into() }
 }
@@ -32,26 +33,44 @@ const LICENCES: [&str; 2] = ["LICENSE-APACHE", "LICENSE-MIT"];
 pub(crate) fn check() -> Result<String> {
     let files = tracked()?;
     let mut findings = 0_usize;
-    let texts = texts(&files)?;
-    for (path, text) in &texts {
-        for Finding { line, sentence } in in_text(path, text, &files) {
+    let mut print = |path: &str, found: &[Finding]| {
+        findings += found.len();
+        for Finding { line, sentence } in found {
             println!("{path}:{line}: {sentence}");
-            findings += 1;
         }
+    };
+    let texts = texts(&files)?;
+    let mut language: BTreeMap<&str, Vec<(&str, Finding)>> = BTreeMap::new();
+    for (path, text) in &texts {
+        let (found, of_language) = in_text(path, text, &files);
+        print(path, &found);
+        let of_folder = language.entry(language::folder(path)).or_default();
+        of_folder.extend(of_language.into_iter().map(|it| (*path, it)));
     }
     for path in missing(&files) {
-        println!("{path}:1: This file is missing; write it.");
-        findings += 1;
+        print(&path, &[finding(1, "this file is missing: write it")]);
+    }
+    for (folder, found) in &language {
+        match language::verdict(folder, found.len()) {
+            Ok(note) if note.is_empty() => {}
+            Ok(note) => println!("{note}"),
+            Err(error) => {
+                for (path, it) in found {
+                    print(path, std::slice::from_ref(it));
+                }
+                println!("{error}");
+            }
+        }
     }
     match findings {
         0 => Ok(format!("{} files are tidy", files.len())),
-        1 => Err("1 finding.".into()),
-        _ => Err(format!("{findings} findings.")),
+        1 => Err("1 finding".into()),
+        _ => Err(format!("{findings} findings")),
     }
 }
 
-/// What git knows, and what it would be told with the next `git add`.
-fn tracked() -> Result<BTreeSet<String>> {
+/// The files of git's index, and those that `git add` would add.
+pub(crate) fn tracked() -> Result<BTreeSet<String>> {
     let mut git = std::process::Command::new("git");
     git.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
     let names = read(&mut git)?;
@@ -59,41 +78,37 @@ fn tracked() -> Result<BTreeSet<String>> {
     Ok(names.split('\0').filter(there).map(String::from).collect())
 }
 
-/// All files but pictures, which no rule is about.
-fn texts(files: &BTreeSet<String>) -> Result<Vec<(&str, String)>> {
+/// The texts of all files but pictures.
+pub(crate) fn texts(files: &BTreeSet<String>) -> Result<Vec<(&str, String)>> {
     let mut texts = Vec::new();
     for path in files {
-        let bytes = fs::read(path).map_err(|error| format!("{path} cannot be read: {error}."))?;
+        let bytes = fs::read(path).map_err(|error| format!("cannot read {path}: {error}"))?;
         texts.extend(String::from_utf8(bytes).ok().map(|text| (path.as_str(), text)));
     }
     Ok(texts)
 }
 
-/// Which rules are for which files.
-fn in_text(path: &str, text: &str, files: &BTreeSet<String>) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    let extension = Path::new(path).extension().and_then(|it| it.to_str()).unwrap_or_default();
-    match extension {
+/// Applies the rules for this kind of file. The second list has the findings of language.
+fn in_text(path: &str, text: &str, files: &BTreeSet<String>) -> (Vec<Finding>, Vec<Finding>) {
+    match Path::new(path).extension().and_then(|it| it.to_str()).unwrap_or_default() {
         "rs" => {
             let source = Source::read(text);
-            findings.extend(rust::check(path, &source));
-            findings.extend(words::in_source(path, &source));
+            let found = [rust::check(path, &source), words::in_source(path, &source)];
+            (found.concat(), language::in_source(path, &source))
         }
         "md" => {
-            findings.extend(words::in_page(text));
-            findings.extend(links::check(path, text, files));
+            let found = [words::in_page(text), links::check(path, text, files)];
+            (found.concat(), language::in_page(text))
         }
         "toml" if path.ends_with("/Cargo.toml") => {
-            findings.extend(words::left_over(text));
-            findings.extend(manifests::check(text));
+            ([words::left_over(text), manifests::check(text)].concat(), Vec::new())
         }
-        _ if LICENCES.contains(&path) => {}
-        _ => findings.extend(words::left_over(text)),
+        _ if LICENCES.contains(&path) => (Vec::new(), Vec::new()),
+        _ => (words::left_over(text), Vec::new()),
     }
-    findings
 }
 
-/// Files that must be there: the licences, and a page for each engine.
+/// The absent ones of the required files: the licences, and a README for each engine.
 fn missing(files: &BTreeSet<String>) -> Vec<String> {
     let engines = files.iter().filter_map(|path| {
         let engine = path.strip_prefix("engines/")?.strip_suffix("/Cargo.toml")?;
@@ -112,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn licences_and_the_pages_of_engines_must_be_there() {
+    fn licences_and_the_pages_of_engines_are_required() {
         let all = files(&[
             "LICENSE-APACHE",
             "LICENSE-MIT",
@@ -127,7 +142,7 @@ mod tests {
     #[test]
     fn each_kind_of_file_meets_its_rules() {
         let none = files(&[]);
-        let found = |path: &str, text: &str| in_text(path, text, &none).len();
+        let found = |path: &str, text: &str| in_text(path, text, &none).0.len();
         assert_eq!(found("a/src/b.rs", "//! A word.\nfn c() { dbg!(1); }\n"), 1);
         assert_eq!(found("a/b.md", "[gone](c.md), see /tmp/d, TODO\n"), 3);
         assert_eq!(found("a/Cargo.toml", "# TODO\n[package]\n"), 5);

@@ -1,7 +1,7 @@
-//! Cores that stay awake: a process of the lowest priority spins on each of them, and gives way to everybody.
+//! Cores that stay awake: a process of the lowest priority spins on each, and yields to all others.
 //!
-//! A core that sleeps takes tens of microseconds to wake up, on some machines. So everything that waits for an answer
-//! is measured both ways: as the cores are, and with cores that stay awake.
+//! On some machines a core that sleeps takes tens of µs to wake up. So each case that waits for an
+//! answer is measured both ways: with the cores as they are, and with cores that stay awake.
 
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -13,20 +13,20 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 const ROLE: &str = "__contest_awake";
-/// Nobody spins for longer, whatever becomes of the bench.
+/// Maximum time of a spinner, in case the bench does not stop it.
 const SPIN_MAX: Duration = Duration::from_secs(300);
 
-/// The rows on the cores as they are, and on cores that stay awake.
+/// Measures the rows twice: with the cores as they are, and with cores that stay awake.
 pub(crate) fn on_both(table: &mut Table, stores: Stores, rows: impl Fn(&mut Table, &Stores)) {
     rows(table, &stores);
     let stores = stores.awake();
     match Spinners::start() {
         Err(why) => table.row(stores.suite, format!("absent: {why}"), "–", "–"),
-        Ok(_spinning) => rows(table, &stores),
+        Ok(_spinners) => rows(table, &stores),
     }
 }
 
-/// A process for each core, until this is dropped.
+/// A spinning process for each core. Dropping this kills them.
 struct Spinners(Vec<Child>);
 
 impl Spinners {
@@ -35,7 +35,7 @@ impl Spinners {
         let mut spinners = Self(Vec::new());
         for core in 0..cores {
             let program = std::env::current_exe().map_err(|error| error.to_string())?;
-            // The scheduler treats a core that only carries such a process as one that is free.
+            // The scheduler treats a core that runs only an idle-class process as free.
             let mut spinner = Command::new("chrt");
             spinner.args(["--idle", "0"]).arg(program).args([ROLE, &core.to_string()]);
             let started = spinner.stdin(Stdio::null()).spawn();
@@ -48,14 +48,14 @@ impl Spinners {
 impl Drop for Spinners {
     fn drop(&mut self) {
         for spinner in &mut self.0 {
-            // It may be gone already, which is just as well.
+            // A failure means that it has exited already.
             let _ = spinner.kill();
             let _ = spinner.wait();
         }
     }
 }
 
-/// Spins, if this is such a process.
+/// Spins, if this is a spinner process.
 pub(crate) fn be_one(arguments: &[String]) -> bool {
     let [role, core] = arguments else { return false };
     if role != ROLE {

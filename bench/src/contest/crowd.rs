@@ -1,4 +1,4 @@
-//! A crowd on one key: whom a lock favours, and those who wait until the first one lets go.
+//! Many tasks on one key: how fair a lock is, and how fast a long line drains.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,10 +17,10 @@ const FEW: usize = 8;
 const FEW_ROUNDS: u32 = 3;
 const FEW_ROUND: Duration = Duration::from_secs(1);
 
-/// How long those who cannot be counted are given to stand and wait.
+/// Time for waiters to arrive, for contenders that cannot report their line.
 pub(crate) const GATHERING: Duration = Duration::from_millis(1_500);
 
-/// Whom a lock favours: ours comes first.
+/// Measures the fairness among `FEW` tasks. Tenure comes first.
 pub(crate) fn few(table: &mut Table, stores: &Stores, kinds: &[Kind], elsewhere: &[Elsewhere]) {
     let (case, urls) = (stores.case(&format!("{FEW} tasks, one key")), &stores.urls);
     let runtime = workers();
@@ -47,14 +47,14 @@ pub(crate) fn few(table: &mut Table, stores: &Stores, kinds: &[Kind], elsewhere:
                 let turns = turns::elsewhere(&mut side, FEW, Keys::One, FEW_ROUND * FEW_ROUNDS);
                 table.row(format!("{case}, {}", peer.title), turns.describe(), "–", "–");
             }
-            Err(why) => peer.say_absent(table, &case, &why),
+            Err(error) => peer.row_absent(table, &case, &error),
         }
     }
 }
 
 pub(crate) type Tasks = Vec<JoinHandle<Result<(), String>>>;
 
-/// So many tasks that want the same key.
+/// Tasks that wait for the same key.
 pub(crate) struct Crowd {
     pub(crate) kind: Kind,
     pub(crate) urls: Vec<String>,
@@ -62,7 +62,7 @@ pub(crate) struct Crowd {
 }
 
 impl Crowd {
-    /// The first one, who holds, and all others, who wait.
+    /// Returns the held lock, and the tasks that wait for it.
     pub(crate) async fn gather(&self, key: &'static str) -> Result<(Held, Tasks), String> {
         let contender = self.kind.connect(&self.urls, 0).await;
         let first = contender.lock(key).await?;
@@ -83,7 +83,7 @@ impl Crowd {
         Ok((first, tasks))
     }
 
-    /// How long it takes until all who wait have held and left, once the first one lets go.
+    /// Releases the lock, and returns the time until every waiter has held it once.
     pub(crate) async fn leave((first, tasks): (Held, Tasks)) -> Result<Duration, String> {
         let start = Instant::now();
         first.release.await;

@@ -1,5 +1,5 @@
-//! Peers that are no crates: Python's, each in a folder of the bench's own, and Java's, from the system's packages. Each is a
-//! process behind a script.
+//! Peers in other languages, each a process that runs a script: Python packages in the build
+//! folder, and Java packages of the system.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -8,19 +8,19 @@ use std::time::Duration;
 use super::side::Side;
 use crate::figures::Table;
 
-/// Where the system's packages put what Java runs.
+/// The folder of the system's jars.
 const JARS: &str = "/usr/share/java";
 
-/// One of them.
+/// A peer in another language.
 pub(crate) struct Elsewhere {
-    /// What the tables call it.
+    /// Its name in the tables.
     pub(crate) title: &'static str,
     pub(crate) runs: Runs,
-    /// What a waiter sleeps before it looks again. Zero: somebody tells it.
+    /// Maximum pause between two polls of a waiter. Zero: the server notifies it.
     pub(crate) poll: Duration,
 }
 
-/// What it runs on.
+/// Its runtime.
 pub(crate) enum Runs {
     Python(Python),
     Java(Java),
@@ -30,7 +30,7 @@ pub(crate) enum Runs {
 pub(crate) struct Python {
     pub(crate) package: &'static str,
     pub(crate) version: &'static str,
-    /// What is there when it is installed.
+    /// The folder of the installed module.
     pub(crate) module: &'static str,
     pub(crate) script: &'static str,
 }
@@ -45,7 +45,7 @@ pub(crate) struct Java {
 }
 
 impl Elsewhere {
-    /// A process with this peer in it, or why there is none.
+    /// Starts a process with this peer.
     pub(crate) fn side(&self, url: &str, key: &str) -> Result<Side, String> {
         let mut command = match &self.runs {
             Runs::Python(python) => python.command()?,
@@ -54,9 +54,9 @@ impl Elsewhere {
         Side::start(command.args([url, key]))
     }
 
-    /// A row that is not left out quietly.
-    pub(crate) fn say_absent(&self, table: &mut Table, case: &str, why: &str) {
-        table.row(format!("{case}, {}", self.title), format!("absent: {why}"), "–", "–");
+    /// Adds a row for a peer that is absent.
+    pub(crate) fn row_absent(&self, table: &mut Table, case: &str, error: &str) {
+        table.row(format!("{case}, {}", self.title), format!("absent: {error}"), "–", "–");
     }
 }
 
@@ -68,14 +68,14 @@ impl Python {
         Ok(command)
     }
 
-    /// The folder that has it, filled when it is not there.
+    /// The folder with the package, which pip fills if it is absent.
     fn installed(&self) -> Result<PathBuf, String> {
         let Self { package, version, .. } = self;
         let folder = beside_this(&format!("{package}-{version}"))?;
         if folder.join(self.module).is_dir() {
             return Ok(folder);
         }
-        // Only a whole one gets the name.
+        // Only a complete installation gets the final name.
         let half = beside_this(&format!("{package}-{version}.half"))?;
         let mut pip = Command::new("python3");
         pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--upgrade"])
@@ -87,9 +87,9 @@ impl Python {
         match pip.status() {
             Ok(status) if status.success() => {}
             Ok(status) => {
-                return Err(format!("pip does not install {package} {version}: {status}"));
+                return Err(format!("pip failed to install {package} {version}: {status}"));
             }
-            Err(error) => return Err(format!("python3 does not start: {error}")),
+            Err(error) => return Err(format!("cannot start python3: {error}")),
         }
         std::fs::rename(&half, &folder).map_err(|error| error.to_string())?;
         Ok(folder)
@@ -97,7 +97,7 @@ impl Python {
 }
 
 impl Java {
-    /// Java compiles a script when it starts, which its first rounds do not count.
+    /// Java compiles the script at its start, which the first rounds do not count.
     fn command(&self) -> Result<Command, String> {
         let jars: Vec<PathBuf> = self.jars.iter().map(|jar| Path::new(JARS).join(jar)).collect();
         if !jars.iter().all(|jar| jar.is_file()) {

@@ -1,4 +1,4 @@
-//! Those who take part in a comparison, and their rounds.
+//! The entrants of a comparison, and their rounds.
 
 use std::time::Duration;
 
@@ -6,27 +6,27 @@ use super::kind::Kind;
 use crate::figures::{median, median_ratio, per_second, us};
 use crate::processor;
 
-/// What one round came to.
+/// The time and the pairs of one round.
 pub(crate) struct Round {
     pub(crate) time: Duration,
-    /// How many pairs of lock and release it had.
+    /// Pairs of lock and release.
     pub(crate) pairs: u64,
 }
 
-/// One who takes part: what a pair took in each round.
+/// An entrant, with the time of a pair in each round.
 pub(crate) struct Entrant<'a> {
     name: String,
     round: Box<dyn FnMut() -> Round + 'a>,
-    /// The process that locks and releases, if it is not this one.
+    /// The process of the client, if it is another one.
     client: Option<u32>,
-    /// How much quicker ours is to be.
+    /// The goal for the speed of Tenure beside it.
     wanted: &'static str,
     took: Vec<Duration>,
-    /// Processor time.
+    /// Processor time of a pair.
     used: Vec<Usage>,
 }
 
-/// The processor time of both sides.
+/// The processor time of client and server.
 #[derive(Clone, Copy)]
 struct Usage {
     client: Duration,
@@ -40,13 +40,13 @@ impl<'a> Entrant<'a> {
         Self { name, round, client: None, wanted, took, used }
     }
 
-    /// Ours is wanted to be ahead of it only where it does what ours does.
+    /// An entrant of a kind. Tenure has a goal beside it only if it renews, as Tenure does.
     pub(crate) fn of(kind: Kind, round: impl FnMut() -> Round + 'a) -> Self {
         let entrant = Self::new(kind.to_string(), round);
         if kind.renews { entrant } else { Self { wanted: "–", ..entrant } }
     }
 
-    /// The same for one whose work is done by another process.
+    /// The same, with the client in another process.
     pub(crate) fn in_process(self, pid: u32) -> Self {
         Self { client: Some(pid), ..self }
     }
@@ -60,7 +60,7 @@ impl<'a> Entrant<'a> {
     }
 
     fn take_part(&mut self, servers: &[u32]) {
-        // The first is only to warm up.
+        // The first round warms up.
         (self.round)();
         let before = self.usage(servers);
         let Round { time, pairs } = (self.round)();
@@ -88,19 +88,19 @@ impl<'a> Entrant<'a> {
         per_second(self.median())
     }
 
-    /// How many times as fast as the other one it is, round by round.
+    /// Its speed as a multiple of the other, the median over the rounds.
     pub(crate) fn speed_beside(&self, other: &Self) -> f64 {
         median_ratio(&other.took, &self.took)
     }
 
-    /// What it uses of the processor, in the median.
+    /// The median processor time of a pair.
     pub(crate) fn usage_of_a_pair(&self) -> String {
         let of = |side: fn(&Usage) -> Duration| us(median(&mut self.used_by(side)));
         let (client, server) = (of(|used| used.client), of(|used| used.server));
         format!("{} (client {client}, server {server})", of(Usage::both))
     }
 
-    /// How many times as much of the processor it uses as the other one, round by round.
+    /// Its processor time as a multiple of the other, the median over the rounds.
     pub(crate) fn usage_beside(&self, other: &Self) -> f64 {
         median_ratio(&self.used_by(Usage::both), &other.used_by(Usage::both))
     }
@@ -116,8 +116,9 @@ impl Usage {
     }
 }
 
-/// Lets all have their rounds in turn, so that whatever else goes on meets them all alike. Who follows whom
-/// is another matter each time: whoever comes before leaves the cores awake, or fast asleep.
+/// Runs the rounds of all entrants in turn, so that other load on the machine meets them alike.
+///
+/// The order changes each time, because an entrant leaves the cores awake or asleep for the next.
 pub(crate) fn alternate(entrants: &mut [Entrant<'_>], servers: &[u32], rounds: usize) {
     let mut order: Vec<usize> = (0..entrants.len()).collect();
     let mut chance = 0x7E17_0AE5_u64;

@@ -1,27 +1,29 @@
-//! A field: who takes part on one store.
+//! A field: the contenders of one store.
 
 use std::time::Duration;
 
 use super::elsewhere::Elsewhere;
 use super::kind::Kind;
 
-/// Those who take part on one store, and what is wanted of ours beside them.
+/// The contenders of one store, and the goals of Tenure beside them.
 pub(crate) struct Field {
-    /// The least that a lock asks of the same client.
+    /// The fewest requests that a lock needs, by the same client.
     pub(crate) floor: Kind,
     pub(crate) ours: Kind,
     pub(crate) peers: &'static [Kind],
-    /// The peers that are no crates.
+    /// The peers in other languages.
     pub(crate) elsewhere: &'static [Elsewhere],
-    /// How long a round of one who locks and releases takes: so long that it has many pairs. Many tasks take twice as long.
+    /// Duration of a round with one task, which fits many pairs. A round with `tasks` takes twice
+    /// the time.
     pub(crate) round: Duration,
-    /// How many tasks there are that have a key each, and which share of the floor's rate they are to reach.
+    /// Number of tasks with a key each.
     pub(crate) tasks: usize,
+    /// The goal for their rate, as a part of the floor's.
     pub(crate) tasks_wanted: &'static str,
 }
 
 impl Field {
-    /// The floor first, then ours, then the peers.
+    /// The floor, then Tenure, then the peers.
     pub(crate) fn all(&self) -> impl Iterator<Item = Kind> {
         [self.floor, self.ours].into_iter().chain(self.peers.iter().copied())
     }

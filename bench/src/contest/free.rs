@@ -1,4 +1,4 @@
-//! Lock and release where nobody else wants to: one after the other, and many at a time.
+//! Lock and release of a free lock: one task after the other, and many tasks in parallel.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use crate::figures::{Table, us};
 
 const ROUNDS: usize = 41;
 const PARALLEL_ROUNDS: usize = 15;
-/// Where there is no field that says how long a round takes.
+/// Duration of a round without a field.
 const ROUND: Duration = Duration::from_millis(20);
 
 fn one_by_one<'a>(
@@ -56,7 +56,7 @@ async fn sequential(contender: Arc<dyn Contender>, round: Duration) -> Round {
     Round { time: start.elapsed(), pairs }
 }
 
-/// The rows of one server, or of one cluster.
+/// Adds the rows of one server or cluster.
 pub(crate) fn run(table: &mut Table, stores: &Stores, field: &Field) {
     sequentially(table, stores, field);
     on_one_thread(table, stores, field);
@@ -71,14 +71,14 @@ fn sequentially(table: &mut Table, stores: &Stores, field: &Field) {
     for peer in field.elsewhere {
         match peer.side(&stores.urls[0], "free") {
             Ok(side) => entrants.push(elsewhere(peer.title, side, field.round)),
-            Err(why) => peer.say_absent(table, &case, &why),
+            Err(error) => peer.row_absent(table, &case, &error),
         }
     }
     alternate(&mut entrants, &stores.pids, ROUNDS);
     rows(table, &case, &entrants);
 }
 
-/// The same on a runtime of one thread, where a task wakes another for less.
+/// The same on a runtime of one thread, where waking a task is cheaper.
 fn on_one_thread(table: &mut Table, stores: &Stores, field: &Field) {
     let case = stores.case("lock + release, a runtime of one thread");
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
@@ -115,7 +115,7 @@ fn elsewhere<'a>(title: &str, mut side: Side, length: Duration) -> Entrant<'a> {
     Entrant::new(title, round).in_process(pid)
 }
 
-/// The floor comes first, then ours, then the peers.
+/// Adds the rows of the floor, Tenure and the peers, in this order.
 fn rows(table: &mut Table, case: &str, entrants: &[Entrant<'_>]) {
     let [floor, ours, peers @ ..] = entrants else { unreachable!() };
     table.row(format!("{case}, the floor"), us(floor.median()), "1", "–");
@@ -127,7 +127,7 @@ fn rows(table: &mut Table, case: &str, entrants: &[Entrant<'_>]) {
     usage(table, case, entrants);
 }
 
-/// The processor time of a pair, the client's and the server's.
+/// Adds the rows of the processor time of client and server.
 fn usage(table: &mut Table, case: &str, entrants: &[Entrant<'_>]) {
     let case = format!("{case}, processor time");
     let [floor, ours, peers @ ..] = entrants else { unreachable!() };
@@ -139,7 +139,7 @@ fn usage(table: &mut Table, case: &str, entrants: &[Entrant<'_>]) {
     }
 }
 
-/// The rows of those who have no floor: ours first, then the peers.
+/// Adds the rows of a case without a floor: Tenure first, then the peers.
 pub(crate) fn run_beside(table: &mut Table, stores: &Stores, case: &str, kinds: &[Kind]) {
     let case = stores.case(case);
     let runtime = workers();

@@ -1,8 +1,8 @@
 //! Two processes that hand a lock to each other: from the call to release to the return of lock.
 //!
-//! Whoever has handed it over waits next, and whoever holds lets the other one wait for a while
-//! first. So each turn is one hand-over to a waiter who certainly waits, even where the releaser
-//! would take the lock again before the waiter looks.
+//! The releaser waits next, and the holder releases only after the other process has waited for a
+//! while. So each turn is one hand-over to a waiter that certainly waits, also for a poller, whose
+//! releaser could otherwise take the lock again before the waiter polls.
 
 use std::time::Duration;
 
@@ -14,22 +14,22 @@ use super::turns::alarm;
 use crate::figures::{Table, median, readable, times, us};
 
 const ROUNDS: usize = 5;
-/// The turns of a round, of those who are told and of those who look now and then.
-const TOLD_TURNS: usize = 120;
+/// Turns of a round for waiters that the server notifies, and for waiters that poll.
+const NOTIFIED_TURNS: usize = 120;
 const POLLING_TURNS: usize = 8;
-/// What a waiter waits at least, and what is spread evenly above that.
+/// Minimum time that a waiter waits, and the range that is spread evenly above it.
 const WAIT_MIN: Duration = Duration::from_millis(3);
 const WAIT_SPREAD: Duration = Duration::from_millis(4);
 
 struct Pair {
     name: String,
     sides: [Side; 2],
-    /// How long at most a waiter sleeps before it looks again.
+    /// Maximum pause between two polls of a waiter.
     poll: Duration,
-    /// How many turns there were: even, and the first side holds.
+    /// Turns so far. If the number is even, the first side holds.
     turns: usize,
     took: Vec<Duration>,
-    /// How often the other one held before the release was called.
+    /// Turns in which the waiter held before the release was called.
     overlaps: u64,
     token: u64,
     tokens_grow: bool,
@@ -44,7 +44,7 @@ impl Pair {
     }
 
     fn new(name: String, mut sides: [Side; 2], poll: Duration) -> Self {
-        let (_, token) = lock(&sides[0].ask("lock")).expect("a free lock is got");
+        let (_, token) = lock(&sides[0].ask("lock")).expect("the lock is free");
         Self {
             name,
             sides,
@@ -59,7 +59,7 @@ impl Pair {
     }
 
     fn round(&mut self) {
-        let turns = if self.poll.is_zero() { TOLD_TURNS } else { POLLING_TURNS };
+        let turns = if self.poll.is_zero() { NOTIFIED_TURNS } else { POLLING_TURNS };
         for _ in 0..turns {
             if self.failure.is_none() {
                 self.failure = self.turn().err();
@@ -85,7 +85,7 @@ impl Pair {
         Ok(())
     }
 
-    /// Steps of the golden ratio fall evenly, at no beat with anybody's pauses.
+    /// Steps of the golden ratio spread evenly, and do not resonate with the pauses of a poller.
     fn gap(&self) -> Duration {
         #[allow(clippy::cast_precision_loss, reason = "a count of some hundreds")]
         let part = (self.turns as f64 * 0.618_034).fract();
@@ -118,25 +118,26 @@ fn alternate(pairs: &mut [Pair]) {
     }
 }
 
-/// What ours stands beside where somebody tells a waiter.
-pub(crate) struct Told {
-    /// The least that a hand-over asks of the same client. Ours is compared with the last one.
+/// Tenure and its floors, where the server notifies a waiter.
+pub(crate) struct Notified {
+    /// The fewest requests that a hand-over needs, by the same client. Tenure is compared with the
+    /// last.
     pub(crate) floors: &'static [Kind],
     pub(crate) ours: Kind,
     pub(crate) wanted: &'static str,
 }
 
-/// The rows of one server, or of one cluster.
+/// Adds the rows of one server or cluster.
 pub(crate) fn run(
     table: &mut Table,
     stores: &Stores,
-    told: &Told,
+    notified: &Notified,
     peers: &[Kind],
     elsewhere: &[Elsewhere],
 ) {
     let urls = &stores.urls;
     let case = stores.case("hand-over between two processes");
-    let kinds = told.floors.iter().chain([&told.ours]);
+    let kinds = notified.floors.iter().chain([&notified.ours]);
     let mut pairs: Vec<Pair> = kinds.map(|kind| Pair::of(*kind, urls)).collect();
     alternate(&mut pairs);
     let [hops @ .., floor, ours] = pairs.as_slice() else { unreachable!() };
@@ -152,7 +153,7 @@ pub(crate) fn run(
     );
     let beside =
         format!("{:.2} × the floor; {}", times(ours.median(), floor.median()), ours.longest());
-    table.row(case.as_str(), us(ours.median()), beside, told.wanted);
+    table.row(case.as_str(), us(ours.median()), beside, notified.wanted);
     let ours = ours.median();
     drop(pairs);
 
@@ -160,14 +161,15 @@ pub(crate) fn run(
     for peer in elsewhere {
         match pair_elsewhere(peer, &urls[0]) {
             Ok(pair) => peers.push(pair),
-            Err(why) => peer.say_absent(table, &case, &why),
+            Err(error) => peer.row_absent(table, &case, &error),
         }
     }
     alternate(&mut peers);
     rows_of_peers(table, &case, &peers, ours);
 }
 
-/// The rows of those who have no floor: ours first, then the peers. Whether the token of ours grew each time.
+/// Adds the rows of a case without a floor: Tenure first, then the peers. Returns whether the token
+/// of Tenure grew in each turn.
 pub(crate) fn run_beside(table: &mut Table, stores: &Stores, case: &str, kinds: &[Kind]) -> bool {
     let case = stores.case(case);
     let mut pairs: Vec<Pair> = kinds.iter().map(|kind| Pair::of(*kind, &stores.urls)).collect();

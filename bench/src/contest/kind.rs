@@ -9,32 +9,36 @@ use super::contender::{Contender, Later};
 /// One way to lock on one store.
 #[derive(Clone, Copy)]
 pub(crate) struct Kind {
-    /// No other kind has it: another process is told by it what it is.
+    /// A unique name, by which a helper process knows its kind.
     pub(crate) name: &'static str,
-    /// What the tables call it.
+    /// Its name in the tables.
     pub(crate) title: &'static str,
-    /// How long at most a waiter sleeps before it looks again. Zero: somebody tells it.
+    /// Maximum pause between two polls of a waiter. Zero: the server notifies it.
     pub(crate) poll: Duration,
-    /// Whether it keeps a lock for longer than a time that is said before. One that does not may be quicker.
+    /// Whether it renews its locks. A kind that does not may be faster.
     pub(crate) renews: bool,
-    /// Over these servers, as the first or the second of two processes.
+    /// Connects to these servers, as the first or the second of two processes.
     pub(crate) connect: Connect,
 }
 
 pub(crate) type Connect = fn(Vec<String>, usize) -> Later<'static, Arc<dyn Contender>>;
 
 impl Kind {
-    /// Somebody tells its waiters.
-    pub(crate) const fn told(name: &'static str, title: &'static str, connect: Connect) -> Self {
+    /// A kind whose waiters the server notifies.
+    pub(crate) const fn notified(
+        name: &'static str,
+        title: &'static str,
+        connect: Connect,
+    ) -> Self {
         Self { name, title, poll: Duration::ZERO, renews: true, connect }
     }
 
-    /// Nobody renews its locks.
+    /// The same, without renewals.
     pub(crate) const fn never_renewed(self) -> Self {
         Self { renews: false, ..self }
     }
 
-    /// Its waiters look again after so many milliseconds at most.
+    /// The same, with waiters that poll after at most `millis`.
     pub(crate) const fn polling(self, millis: u64) -> Self {
         Self { poll: Duration::from_millis(millis), ..self }
     }

@@ -1,4 +1,4 @@
-//! Tenure, through its public interface, as a program has it.
+//! Tenure, through its public interface.
 
 use tenure_core::Locks;
 
@@ -20,7 +20,8 @@ impl Contender for Tenure {
     }
 }
 
-/// The same for who drops the guard, as users of locks do that have no other release: nobody waits until it is done.
+/// The same with a dropped guard, whose release is not awaited, as for peers without another
+/// release.
 pub(crate) struct Dropped(pub(crate) Locks);
 
 impl Contender for Dropped {

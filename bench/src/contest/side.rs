@@ -1,7 +1,7 @@
-//! One of two processes that hand a lock to each other, told what to do line by line.
+//! One of two processes that hand a lock to each other, driven by lines of its standard input.
 //!
-//! `lock` is answered when the lock is held, with the time of that and the token; `release` when it
-//! is released, with the time at which that began. Both times are of a clock that all processes share.
+//! It answers `lock` when it holds the lock, with the time and the token. It answers `release` when
+//! the lock is released, with the time of the call. All processes share the clock.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -11,15 +11,15 @@ use super::contender::{Contender, Held};
 use super::kind::Kind;
 use super::workers::workers;
 
-/// What a side answers when it has no lock.
+/// The prefix of an answer that reports a failure.
 pub(crate) const FAILED: &str = "failed: ";
 
-/// What is said of a side that answers nothing.
+/// The failure of a side that does not answer.
 pub(crate) const GONE: &str = "**its process came to an early end**";
 
 const ROLE: &str = "__contest_side";
 
-/// The other process, as its master sees it.
+/// A handle to such a process.
 pub(crate) struct Side {
     process: Child,
     to: ChildStdin,
@@ -27,7 +27,7 @@ pub(crate) struct Side {
 }
 
 impl Side {
-    /// This program, as the first or the second of two of this kind.
+    /// Starts this program as the first or the second process of a kind.
     pub(crate) fn of(kind: Kind, side: usize, key: &str, urls: &[String]) -> Self {
         let mut program = Command::new(std::env::current_exe().unwrap());
         program.args([ROLE, kind.name, &side.to_string(), key]).args(urls);
@@ -41,7 +41,7 @@ impl Side {
         let mut side = Self { process, to, from: BufReader::new(from) };
         match side.hear().as_str() {
             "ready" => Ok(side),
-            other => Err(format!("the other process does not start: {other}")),
+            other => Err(format!("the helper process failed to start: {other}")),
         }
     }
 
@@ -67,19 +67,19 @@ impl Side {
 
 impl Drop for Side {
     fn drop(&mut self) {
-        // It may be gone already, which is just as well.
+        // A failure means that it has exited already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// Does what such a process does, if this is one: it is of one of these kinds.
+/// Does the work of such a process of one of these kinds, if this is one.
 pub(crate) fn be_one(arguments: &[String], mut kinds: impl Iterator<Item = Kind>) -> bool {
     let [role, kind, side, key, urls @ ..] = arguments else { return false };
     if role != ROLE {
         return false;
     }
-    let kind = kinds.find(|one| one.name == kind).expect("a side is of a kind that there is");
+    let kind = kinds.find(|one| one.name == kind).expect("the kind exists");
     let side = side.parse().unwrap();
     let runtime = workers();
     let contender = runtime.block_on(kind.connect(urls, side));
@@ -99,10 +99,10 @@ pub(crate) fn be_one(arguments: &[String], mut kinds: impl Iterator<Item = Kind>
                 )
             }
             "release" => {
-                let held = held.take().expect("only what is held is released");
+                let held = held.take().expect("the lock is held");
                 runtime.block_on(runtime.spawn(release(held))).unwrap().to_string()
             }
-            other => panic!("`{other}` is nothing that a side does"),
+            other => panic!("`{other}` is not a command of a side"),
         };
         println!("{answer}");
     }

@@ -2,14 +2,14 @@
 
 pub(crate) struct Stores {
     pub(crate) urls: Vec<String>,
-    /// The servers' processes.
+    /// The process ids of the servers.
     pub(crate) pids: Vec<u32>,
-    /// What the names of the rows begin with.
+    /// The prefix of the names of the rows.
     pub(crate) suite: String,
 }
 
 impl Stores {
-    /// The same, while the cores stay awake.
+    /// The same, with cores that stay awake.
     pub(crate) fn awake(self) -> Self {
         Self { suite: format!("{}, cores awake", self.suite), ..self }
     }

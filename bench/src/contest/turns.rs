@@ -1,4 +1,4 @@
-//! Tasks that take turns: how many each gets, how long one waits, and whether two ever hold at once.
+//! Tasks that take turns: the turns of each, the longest wait, and whether two ever hold at once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ use crate::figures::{grouped, per_second, readable};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keys {
-    /// All tasks want the same key.
+    /// All tasks use the same key.
     One,
     /// Each task has a key of its own.
     Own,
@@ -19,17 +19,17 @@ pub(crate) enum Keys {
 
 #[derive(Default)]
 pub(crate) struct Turns {
-    /// How many turns each task had.
+    /// Turns of each task.
     counts: Vec<u64>,
     time: Duration,
     longest_wait: Duration,
-    /// How often one came in while another one was inside.
+    /// Turns in which another task held the same key.
     overlaps: u64,
     pub(crate) failure: Option<String>,
 }
 
 impl Turns {
-    /// What they were together.
+    /// The time and the turns of all tasks.
     pub(crate) fn round(&self) -> Round {
         Round { time: self.time, pairs: self.counts.iter().sum() }
     }
@@ -51,7 +51,7 @@ impl Turns {
         self
     }
 
-    /// The rate, and what an unfair one must not hide.
+    /// The rate, the fewest and most turns of a task, the longest wait, and overlaps.
     pub(crate) fn describe(&self) -> String {
         if let Some(failure) = &self.failure {
             return failure.clone();
@@ -69,7 +69,7 @@ impl Turns {
     }
 }
 
-/// What must not go unseen, if it happened.
+/// A warning, if two tasks ever held at once.
 pub(crate) fn alarm(overlaps: u64) -> String {
     match overlaps {
         0 => String::new(),
@@ -77,7 +77,7 @@ pub(crate) fn alarm(overlaps: u64) -> String {
     }
 }
 
-/// Lets so many tasks lock and release for so long.
+/// Runs `tasks` tasks that lock and release for `time`.
 pub(crate) async fn take(
     contender: Arc<dyn Contender>,
     tasks: usize,
@@ -136,7 +136,7 @@ impl Task {
         }
     }
 
-    /// Whether somebody else was inside. Where a key is shared, others get the chance to be.
+    /// Holds the lock across a yield, and returns whether another task held it too.
     async fn hold(&self, held: Held) -> bool {
         let mut overlap = false;
         if self.keys == Keys::One {
@@ -149,7 +149,7 @@ impl Task {
     }
 }
 
-/// The same, in a process that counts for itself.
+/// The same in another process, which counts its turns.
 pub(crate) fn elsewhere(side: &mut Side, tasks: usize, keys: Keys, time: Duration) -> Turns {
     let keys = if keys == Keys::Own { "own" } else { "one" };
     let answer = side.ask(&format!("turns {tasks} {keys} {}", time.as_secs_f64()));

@@ -1,4 +1,4 @@
-//! The floor: the least that a lock, and the least that a hand-over, asks of the engine's own client.
+//! The floor: the fewest requests of a lock and of a hand-over, by the engine's own client.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,7 +21,7 @@ const GRANT: &str = "/etcdserverpb.Lease/LeaseGrant";
 const KEEP: &str = "/etcdserverpb.Lease/LeaseKeepAlive";
 const WATCH: &str = "/etcdserverpb.Watch/Watch";
 
-/// A connection to the first member that a URL names, as the engine opens it.
+/// A connection of the engine's client to the first member of a URL.
 pub(super) async fn wire(url: &str) -> Wire {
     let (name, port) = member(url).split_once(':').unwrap();
     let address = Address { name: name.to_owned(), port: port.parse().unwrap() };
@@ -30,7 +30,7 @@ pub(super) async fn wire(url: &str) -> Wire {
     Wire { channel: channel.unwrap(), token: None }
 }
 
-/// The first member that a URL names.
+/// The first member of a URL.
 pub(super) fn member(url: &str) -> &str {
     url.trim_start_matches("etcd://").split(',').next().unwrap()
 }
@@ -42,7 +42,7 @@ pub(super) async fn grant(wire: &Wire, ttl: Duration) -> i64 {
     granted.id
 }
 
-/// A lock without a line, a loss or a wait: a key under a lease, put where none was, and deleted.
+/// A lock without line, loss or wait: a key under a lease, put if it is absent, and deleted.
 pub(crate) struct Floor {
     wire: Arc<Wire>,
     lease: i64,
@@ -81,7 +81,7 @@ impl Contender for Floor {
     }
 }
 
-/// Puts a key where none is, under a lease; `false`: one is there.
+/// Puts a key under a lease. Returns `false` if the key exists.
 async fn put(wire: &Wire, lease: i64, name: Vec<u8>) -> bool {
     let is_free = Compare {
         result: compare::CompareResult::Equal as i32,
@@ -109,8 +109,8 @@ async fn delete(wire: &Wire, name: Vec<u8>) {
     let _: TxnResponse = calls::unary(wire, TXN, txn).await.unwrap();
 }
 
-/// The least that turns on one key ask: each has a key of its own in the line, and deletes it before the next one is inside. Who
-/// is next, the process knows without the server.
+/// The fewest requests of turns on one key: each task puts a key of its own, and deletes it before
+/// the next enters. The process orders the tasks without the server.
 pub(crate) struct Baton {
     floor: Floor,
     inside: Arc<Mutex<()>>,
@@ -129,7 +129,7 @@ impl Contender for Baton {
         Box::pin(async move {
             let attempt = self.attempts.fetch_add(1, Ordering::Relaxed);
             let name = format!("baton/{key}/{attempt}").into_bytes();
-            assert!(put(&self.floor.wire, self.floor.lease, name.clone()).await, "it is new");
+            assert!(put(&self.floor.wire, self.floor.lease, name.clone()).await, "the key is new");
             let inside = self.inside.clone().lock_owned().await;
             let wire = self.floor.wire.clone();
             let release = Box::pin(async move {
@@ -141,14 +141,14 @@ impl Contender for Baton {
     }
 }
 
-/// A put that two processes make for each other: whom its watch tells, holds.
+/// A put that two processes make for each other: the side whose watch reports it holds.
 pub(crate) struct Hop {
     wire: Arc<Wire>,
     inbox: Mutex<Answers<WatchResponse>>,
-    /// The stream stays open as long as its requests may go on.
+    /// Keeps the stream open.
     _watch: Requests<WatchRequest>,
     other: &'static str,
-    /// Whether this side has it from the start.
+    /// Whether this side holds at the start.
     first: AtomicBool,
 }
 

@@ -1,4 +1,4 @@
-//! Those who lock on etcd.
+//! The contenders on etcd.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,34 +6,35 @@ use std::time::Duration;
 use super::floor::{Baton, Floor, Hop, member};
 use super::peers::{Etcdctl, Service};
 use crate::contest::field::Field;
-use crate::contest::handover::Told;
+use crate::contest::handover::Notified;
 use crate::contest::kind::Kind;
 use crate::contest::ours::Tenure;
 
 /// A transaction that puts a key under a lease which is kept alive, and one that deletes it.
-const FLOOR: Kind = Kind::told("etcd floor", "the floor", |urls, _| {
+const FLOOR: Kind = Kind::notified("etcd floor", "the floor", |urls, _| {
     Box::pin(async move { Arc::new(Floor::connect(&urls[0]).await) as _ })
 });
-/// A put that a watch tells.
-const HOP: Kind = Kind::told("etcd hop", "a bare put to its watch", |urls, side| {
+/// A put that a watch reports.
+const HOP: Kind = Kind::notified("etcd hop", "a bare put to its watch", |urls, side| {
     Box::pin(async move { Arc::new(Hop::connect(&urls[0], side).await) as _ })
 });
 /// Both transactions for each turn on one key.
 pub(super) const BATON: Kind =
-    Kind::told("etcd baton", "a bare put and delete for each, the floor", |urls, _| {
+    Kind::notified("etcd baton", "a bare put and delete for each, the floor", |urls, _| {
         Box::pin(async move { Arc::new(Baton::connect(&urls[0]).await) as _ })
     });
-/// It asks the member that the others ask: of several, one leads, and the way by another one is longer.
-pub(super) const OURS: Kind = Kind::told("etcd tenure", "`tenure`", |urls, _| {
+/// Connects to the same member as the others: a request to a follower takes a longer way.
+pub(super) const OURS: Kind = Kind::notified("etcd tenure", "`tenure`", |urls, _| {
     Box::pin(async move {
         let url = format!("etcd://{}", member(&urls[0]));
         Arc::new(Tenure(tenure_etcd::connect(url).await.unwrap())) as _
     })
 });
-pub(super) const SERVICE: Kind = Kind::told("etcd service", "etcd's lock service", |urls, _| {
-    Box::pin(async move { Arc::new(Service::connect(&urls[0]).await) as _ })
-});
-pub(super) const ETCDCTL: Kind = Kind::told("etcdctl", "`etcdctl lock`", |urls, _| {
+pub(super) const SERVICE: Kind =
+    Kind::notified("etcd service", "etcd's lock service", |urls, _| {
+        Box::pin(async move { Arc::new(Service::connect(&urls[0]).await) as _ })
+    });
+pub(super) const ETCDCTL: Kind = Kind::notified("etcdctl", "`etcdctl lock`", |urls, _| {
     Box::pin(async move { Arc::new(Etcdctl::new(&urls[0])) as _ })
 });
 
@@ -49,4 +50,4 @@ pub(super) const FIELD: Field = Field {
     tasks_wanted: "–",
 };
 
-pub(super) const TOLD: Told = Told { floors: &[HOP], ours: OURS, wanted: "≤ 1.5 ×" };
+pub(super) const NOTIFIED: Notified = Notified { floors: &[HOP], ours: OURS, wanted: "≤ 1.5 ×" };

@@ -1,4 +1,4 @@
-//! The peers: the lock service that etcd has in its server, and the lock of its command line.
+//! The peers: etcd's lock service, and the lock of its command line.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -18,7 +18,7 @@ use crate::contest::contender::{Contender, Held, Later};
 
 const LOCK: &str = "/v3lockpb.Lock/Lock";
 const UNLOCK: &str = "/v3lockpb.Lock/Unlock";
-/// Nobody here keeps its leases alive: they live longer than any row takes, on whatever machine.
+/// No client renews these leases, so they live longer than any row takes.
 const LEASE: Duration = Duration::from_secs(3600);
 
 #[derive(Clone, PartialEq, Message)]
@@ -44,11 +44,13 @@ struct UnlockRequest {
 #[derive(Clone, PartialEq, Message)]
 struct UnlockResponse {}
 
-/// It waits in the server. It is asked over a client of tonic, as the crates for etcd do.
+/// The lock service, whose calls wait in the server. The client is tonic, as in the crates for
+/// etcd.
 pub(crate) struct Service {
     channel: Channel,
     url: String,
-    /// The leases that nobody holds by. Two who held by one would hold at once: the service takes them for the same.
+    /// The free leases. Two holders with one lease would hold at once: the service takes them for
+    /// one.
     leases: Arc<Mutex<Vec<i64>>>,
 }
 
@@ -92,7 +94,7 @@ impl Contender for Service {
     }
 }
 
-/// A process for each lock, which holds until it is told to end.
+/// A process for each lock, which holds until SIGINT.
 pub(crate) struct Etcdctl {
     endpoints: String,
 }
@@ -121,11 +123,15 @@ fn hold(endpoints: &str, key: &str) -> Result<(Child, BufReader<ChildStdout>), S
     let mut command = Command::new("etcdctl");
     command.env("ETCDCTL_API", "3").args(["--endpoints", endpoints, "lock", key]);
     let started = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
-    let mut process = started.map_err(|error| format!("etcdctl does not start: {error}"))?;
+    let mut process = started.map_err(|error| format!("cannot start etcdctl: {error}"))?;
     let mut output = BufReader::new(process.stdout.take().unwrap());
     let mut name = String::new();
     output.read_line(&mut name).map_err(|error| error.to_string())?;
-    if name.is_empty() { Err("etcdctl ended early".into()) } else { Ok((process, output)) }
+    if name.is_empty() {
+        Err("etcdctl exited without a lock".into())
+    } else {
+        Ok((process, output))
+    }
 }
 
 fn let_go(mut process: Child, _output: BufReader<ChildStdout>) {

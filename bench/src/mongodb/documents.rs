@@ -1,5 +1,5 @@
-//! What locks on documents cost beside the bare operations that they replace, with the same write concern: time, and the
-//! server's processor time.
+//! Locks on documents beside the bare operations that they replace, with the same write concern:
+//! the time, and the processor time of the server.
 
 use std::error::Error;
 use std::time::{Duration, Instant};
@@ -17,19 +17,19 @@ use crate::figures::{Table, readable, times};
 use crate::processor;
 
 const SUITE: &str = "mongodb-documents";
-/// How often each act is carried out, in turns with the one that it is compared with.
+/// Repetitions of each operation in a round, in turn with the operation beside it.
 const TIMES: u32 = 50;
 const ROUNDS: u32 = 6;
 const WORKERS: u32 = 8;
 const JOBS: i32 = 800;
 const LINES: i32 = 1000;
-/// How long each of two works who want the same document, and how long the peer rests between two tries.
+/// Work of each of two clients of one document, and the pause of the peer between two attempts.
 const WORK: Duration = Duration::from_millis(50);
 const POLL: Duration = Duration::from_secs(1);
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
-/// The rows of one server that is a replica set.
+/// Adds the rows of a replica set of one server.
 pub(crate) fn run(table: &mut Table) {
     let measured = workers().block_on(async {
         let bench = Bench::open().await?;
@@ -38,12 +38,12 @@ pub(crate) fn run(table: &mut Table) {
         bench.queue(table).await?;
         bench.peer(table).await
     });
-    if let Err(why) = measured {
-        table.row(SUITE, format!("absent: {why}"), "–", "–");
+    if let Err(error) = measured {
+        table.row(SUITE, format!("absent: {error}"), "–", "–");
     }
 }
 
-/// What the holder, and whoever holds nothing, changes.
+/// The update of the holder and of the bare operation.
 fn update() -> Document {
     doc! { "$inc": { "total": 1_i64 } }
 }
@@ -54,7 +54,7 @@ struct Bench {
     locks: DocumentLocks<Document>,
 }
 
-/// What acts came to: their time, and the server's processor time.
+/// The time of operations, and the processor time of the server.
 #[derive(Clone, Copy, Default)]
 struct Cost {
     time: Duration,
@@ -67,7 +67,7 @@ impl Cost {
     }
 }
 
-/// What is beside what, and what is wanted.
+/// The texts of a row: the case, the operation beside it, and the goal.
 struct Row<'a> {
     case: &'a str,
     beside: &'a str,
@@ -179,7 +179,7 @@ impl Bench {
         Ok(())
     }
 
-    /// A worker without a lock: it marks the next job as taken, and then as done.
+    /// A worker without a lock, which marks the next job as taken and then as done.
     async fn works(&self) -> Outcome<()> {
         loop {
             let (new, taken) = (doc! { "job": "new" }, doc! { "$set": { "job": "taken" } });
@@ -193,7 +193,7 @@ impl Bench {
         }
     }
 
-    /// Two want one document, and each works for a while: how long until both are done.
+    /// Two clients of one document, which work one after the other: the time until both are done.
     async fn peer(&self, table: &mut Table) -> Outcome<()> {
         let tenure = self.timed(async || {
             let two = (0..2).map(|_| async {
@@ -211,7 +211,7 @@ impl Bench {
         Ok(())
     }
 
-    /// As a lock by client clocks does it: a lock id and a time of the client's, tried again every second.
+    /// A lock by client clocks: an id and a time of the client, polled every second.
     async fn polls(&self) -> Outcome<()> {
         let (id, stale) = (ObjectId::new(), Duration::from_secs(30));
         let stale_ms = i64::try_from(stale.as_millis())?;
@@ -232,7 +232,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Both acts in turns, so that what else the machine does is the same for both.
+    /// Measures both operations in turn, so that other load meets both alike.
     async fn beside(
         &self,
         table: &mut Table,

@@ -1,4 +1,4 @@
-//! The floor: the least that a lock, and the least that a hand-over, asks of the same driver.
+//! The floor: the fewest commands of a lock and of a hand-over, by the same driver.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -11,7 +11,7 @@ use tokio::sync::Mutex;
 
 use crate::contest::contender::{Contender, FAILS, Held, Later};
 
-/// A collection of this bench's, whose writes count when a majority has them in its journal: as those of locks do.
+/// A collection of the bench, with the write concern of the engine: the journal of a majority.
 pub(super) async fn collection(url: &str, name: &str) -> Collection<Document> {
     let safe = WriteConcern::builder().w(Acknowledgment::Majority).journal(true).build();
     let options = CollectionOptions::builder().write_concern(safe).build();
@@ -19,7 +19,7 @@ pub(super) async fn collection(url: &str, name: &str) -> Collection<Document> {
     client.database("bench").collection_with_options(name, options)
 }
 
-/// A lock without a line, a token, a life, a renewal or a loss: two updates by id.
+/// A lock without line, token, ttl, renewal or loss: two updates by id.
 pub(crate) struct Floor {
     records: Collection<Document>,
     attempts: AtomicU64,
@@ -52,19 +52,19 @@ impl Contender for Floor {
                         doc! { "$unset": { "owner": "" } },
                     )
                     .projection(doc! { "_id": 1 });
-                assert!(let_go.await.unwrap().is_some(), "the floor's record was its own");
+                assert!(let_go.await.unwrap().is_some(), "the record has this owner");
             });
             Ok(Held { token: None, release })
         })
     }
 }
 
-/// An update that two processes make for each other: whom its change stream tells, holds.
+/// An update that two processes make for each other: the side whose change stream reports it holds.
 pub(crate) struct Hop {
     records: Collection<Document>,
     inbox: Mutex<ChangeStream<ChangeStreamEvent<Document>>>,
     other: &'static str,
-    /// Whether this side has it from the start.
+    /// Whether this side holds at the start.
     first: AtomicBool,
 }
 
@@ -73,7 +73,7 @@ impl Hop {
         let [own, other] = if side == 0 { ["0", "1"] } else { ["1", "0"] };
         let records = collection(url, "hop").await;
         for record in [own, other] {
-            // The second side finds it there, and no change stream tells of that.
+            // The second side finds the record, so no change stream reports an update.
             let birth = doc! { "$setOnInsert": { "count": 0_i64 } };
             records.update_one(doc! { "_id": record }, birth).upsert(true).await.unwrap();
         }

@@ -1,4 +1,4 @@
-//! Those who lock on MongoDB.
+//! The contenders on MongoDB.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,28 +8,29 @@ use super::floor::{Floor, Hop};
 use super::peers::{DistributedLock, Polling};
 use crate::contest::elsewhere::{Elsewhere, Python, Runs};
 use crate::contest::field::Field;
-use crate::contest::handover::Told;
+use crate::contest::handover::Notified;
 use crate::contest::kind::Kind;
 use crate::contest::ours::Tenure;
 
-/// Two bare `findOneAndUpdate`, by id, that a majority has in its journal.
-const FLOOR: Kind = Kind::told("mongodb floor", "the floor", |urls, _| {
+/// Two bare `findOneAndUpdate` by id, with the journal of a majority.
+const FLOOR: Kind = Kind::notified("mongodb floor", "the floor", |urls, _| {
     Box::pin(async move { Arc::new(Floor::connect(&urls[0]).await) as _ })
 });
-/// An update that a change stream tells.
-const HOP: Kind = Kind::told("mongodb hop", "a bare update to its change stream", |urls, side| {
-    Box::pin(async move { Arc::new(Hop::connect(&urls[0], side).await) as _ })
-});
-pub(super) const OURS: Kind = Kind::told("mongodb tenure", "`tenure`", |urls, _| {
+/// An update that a change stream reports.
+const HOP: Kind =
+    Kind::notified("mongodb hop", "a bare update to its change stream", |urls, side| {
+        Box::pin(async move { Arc::new(Hop::connect(&urls[0], side).await) as _ })
+    });
+pub(super) const OURS: Kind = Kind::notified("mongodb tenure", "`tenure`", |urls, _| {
     Box::pin(async move { Arc::new(Tenure(tenure_mongodb::connect(&urls[0]).await.unwrap())) as _ })
 });
 pub(super) const DISTRIBUTED_LOCK: Kind =
-    Kind::told("mongodb distributed-lock", "`distributed-lock`", |urls, _| {
+    Kind::notified("mongodb distributed-lock", "`distributed-lock`", |urls, _| {
         Box::pin(async move { Arc::new(DistributedLock::connect(&urls[0]).await) as _ })
     })
     .polling(POLL_MS);
 pub(super) const POLLING: Kind =
-    Kind::told("mongodb polling", "a lock that polls every 10 ms", |urls, _| {
+    Kind::notified("mongodb polling", "a lock that polls every 10 ms", |urls, _| {
         Box::pin(async move { Arc::new(Polling::connect(&urls[0]).await) as _ })
     })
     .polling(POLL_MS);
@@ -46,7 +47,7 @@ pub(super) const FIELD: Field = Field {
     tasks_wanted: "≥ 0.8",
 };
 
-pub(super) const TOLD: Told = Told { floors: &[HOP], ours: OURS, wanted: "≤ 2 ×" };
+pub(super) const NOTIFIED: Notified = Notified { floors: &[HOP], ours: OURS, wanted: "≤ 2 ×" };
 
 const PYTHON: &[Elsewhere] = &[Elsewhere {
     title: "the floor's commands by pymongo",

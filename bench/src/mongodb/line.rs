@@ -1,4 +1,4 @@
-//! What a long line costs: a renewal of the one who holds, and a hand-over.
+//! The cost of a long line: a renewal of the holder, and a hand-over.
 
 use std::time::{Duration, Instant};
 
@@ -18,9 +18,9 @@ const CROWD: u64 = 1_000;
 const LINES: [u64; 3] = [10, 1_000, 3_000];
 const RENEWALS: usize = 51;
 const HANDOVERS: u32 = 9;
-/// Longer than any row takes: a line that renews itself would be measured with its renewals.
-const LIFE: Duration = Duration::from_secs(600);
-/// What of the server's commands belongs to a hand-over.
+/// Longer than any row takes, so that no renewal of a waiter is measured.
+const TTL: Duration = Duration::from_secs(600);
+/// The commands of a hand-over.
 const COMMANDS: [&str; 5] = ["findAndModify", "getMore", "aggregate", "find", "update"];
 
 pub(crate) fn run(table: &mut Table, stores: &Stores, server: &Server) {
@@ -30,7 +30,7 @@ pub(crate) fn run(table: &mut Table, stores: &Stores, server: &Server) {
     }
 }
 
-/// All wait until the first one lets go, and each leaves as soon as it has held.
+/// All wait until the holder releases, and each releases as soon as it holds.
 fn crowd(table: &mut Table, stores: &Stores, server: &Server) {
     let case = stores.case(&format!("{} wait, and leave as soon as they hold", grouped(CROWD)));
     let runtime = workers();
@@ -41,7 +41,7 @@ fn crowd(table: &mut Table, stores: &Stores, server: &Server) {
     let cost = waiting.and_then(|waiting| runtime.block_on(Crowd::leave(waiting)));
     let gone = Toll::of(server, stores.pids[0]);
     match cost {
-        Err(why) => table.row(case, why, "–", "–"),
+        Err(error) => table.row(case, error, "–", "–"),
         Ok(time) => {
             let (commands, processor) = gone.since(&gathered);
             let time = us(time / u32::try_from(CROWD).unwrap());
@@ -54,7 +54,7 @@ fn crowd(table: &mut Table, stores: &Stores, server: &Server) {
     }
 }
 
-/// What a server has done until now.
+/// The commands and the processor time of a server.
 struct Toll {
     commands: u64,
     processor: Duration,
@@ -65,7 +65,7 @@ impl Toll {
         Self { commands: commands(server), processor: processor::of(pid) }
     }
 
-    /// What each of the crowd has cost since then: commands, and the server's processor.
+    /// The commands and the processor time since then, for each waiter.
     #[allow(clippy::cast_precision_loss, reason = "counts of some thousands")]
     fn since(&self, then: &Self) -> (f64, String) {
         let used = self.processor.saturating_sub(then.processor) / u32::try_from(CROWD).unwrap();
@@ -74,7 +74,7 @@ impl Toll {
     }
 }
 
-/// So many in one line, and nobody who renews by itself.
+/// Measures a renewal and a release with `waiting` tickets in line.
 fn line(table: &mut Table, stores: &Stores, server: &Server, waiting: u64) {
     let runtime = workers();
     let url = stores.urls[0].clone();
@@ -84,7 +84,7 @@ fn line(table: &mut Table, stores: &Stores, server: &Server, waiting: u64) {
         let key = Key::new(format!("line-{waiting}")).unwrap();
         let mut tickets = Vec::new();
         for _ in 0..=waiting {
-            let ticket = Ticket { ttl: LIFE, ..Ticket::new(key.clone(), Share::WHOLE) };
+            let ticket = Ticket { ttl: TTL, ..Ticket::new(key.clone(), Share::WHOLE) };
             store.join(&ticket, WaitMode::Wait).await.map_err(|error| error.to_string())?;
             tickets.push(ticket);
         }
@@ -105,7 +105,7 @@ fn line(table: &mut Table, stores: &Stores, server: &Server, waiting: u64) {
     });
     let case = stores.case(&format!("a renewal, with {} in line", grouped(waiting)));
     match measured {
-        Err(why) => table.row(case, why, "–", "–"),
+        Err(error) => table.row(case, error, "–", "–"),
         Ok((renewal, used, handover)) => {
             let used = us(used);
             table.row(case, us(renewal), format!("{used} of the server's processor"), "–");
@@ -115,7 +115,7 @@ fn line(table: &mut Table, stores: &Stores, server: &Server, waiting: u64) {
     }
 }
 
-/// How many commands the server has had.
+/// The number of such commands that the server has run.
 fn commands(server: &Server) -> u64 {
     let status = server.command("admin", doc! { "serverStatus": 1 }).unwrap();
     let commands = status.get_document("metrics").unwrap().get_document("commands").unwrap();

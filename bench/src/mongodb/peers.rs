@@ -1,4 +1,4 @@
-//! The peers: a crate, used as its own pages say, and the lock that articles describe.
+//! The peers: a crate, used as its documentation shows, and a lock that articles describe.
 
 use std::time::{Duration, SystemTime};
 
@@ -15,7 +15,7 @@ use crate::contest::contender::{Contender, Held, Later, TTL};
 
 const DUPLICATE_KEY: i32 = 11000;
 
-/// It polls every 10 ms; no renewal, no token, no loss.
+/// The crate `distributed-lock-mongo`: polls every 10 ms; no renewal, no token, no loss.
 pub(crate) struct DistributedLock(Database);
 
 impl DistributedLock {
@@ -35,7 +35,7 @@ impl Contender for DistributedLock {
     }
 }
 
-/// A record that is made or taken over when its time is over, by the client's clock, and deleted; others look again.
+/// A record that is created, or taken over after its expiry by the client's clock; waiters poll.
 pub(crate) struct Polling(Collection<Document>);
 
 impl Polling {
@@ -43,7 +43,7 @@ impl Polling {
         Self(collection(url, "polling").await)
     }
 
-    /// Whether it is taken now.
+    /// Takes the record if it is free, and returns whether it did.
     async fn take(&self, key: &str, owner: DateTime) -> Result<bool, Error> {
         let now = DateTime::now();
         let until = DateTime::from_system_time(SystemTime::now() + TTL);

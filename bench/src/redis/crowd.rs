@@ -1,4 +1,4 @@
-//! A crowd on one key: what a hand-over costs the server.
+//! Many waiters of one key: the cost of a hand-over for the server.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use crate::contest::workers::workers;
 use crate::figures::{Table, grouped, us};
 
 const HOLD: Duration = Duration::from_millis(10);
-/// How long ours come back: longer than it takes until each waiter has sent a heartbeat.
+/// Duration for Tenure: longer than the period of a heartbeat.
 const OURS_STAY: Duration = Duration::from_secs(15);
 const PEERS_STAY: Duration = Duration::from_secs(4);
 
@@ -54,7 +54,7 @@ fn named(case: &str, kind: Kind) -> String {
     if is_ours(kind) { case.to_owned() } else { format!("{case}, {kind}") }
 }
 
-/// What one hand-over costs.
+/// The cost of one hand-over.
 struct Cost {
     time: Duration,
     /// The processor time of the server.
@@ -62,10 +62,10 @@ struct Cost {
     requests: f64,
 }
 
-/// All wait until the first one lets go, and each leaves once it has held.
+/// All wait until the holder releases, and each releases as soon as it holds.
 async fn leaves(crowd: Crowd) -> Result<Cost, String> {
     let mut meter = Meter::connect(&crowd.urls[0]).await;
-    // Once to count, and once to time: counting takes time.
+    // Counted and timed in two runs, because counting takes time.
     let waiting = crowd.gather("counted").await?;
     let counter = meter.count().await;
     Crowd::leave(waiting).await?;
@@ -79,7 +79,7 @@ async fn leaves(crowd: Crowd) -> Result<Cost, String> {
     Ok(Cost { time: time / each, cpu: cpu / each, requests })
 }
 
-/// Whoever has held waits again. How many requests there are for each hand-over, once all are there.
+/// Each holder waits again after its release. Returns the requests per hand-over, once all wait.
 async fn comes_back(crowd: Crowd) -> Result<f64, String> {
     let stay = if is_ours(crowd.kind) { OURS_STAY } else { PEERS_STAY };
     let contender = crowd.kind.connect(&crowd.urls, 0).await;

@@ -1,4 +1,4 @@
-//! The floor: the least that a lock, and the least that a hand-over, asks of the same client.
+//! The floor: the fewest commands of a lock and of a hand-over, by the same client.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use crate::contest::contender::{Contender, FAILS, Held, Later, TTL};
 const COMPARE_AND_DELETE: &str = "\
 if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) else return 0 end";
 
-/// A lock without a line, a token, a renewal or a loss: two round trips over one connection.
+/// A lock without line, token, renewal or loss: two round trips over one connection.
 pub(crate) struct Floor {
     connection: MultiplexedConnection,
     release: Arc<Script>,
@@ -46,21 +46,21 @@ impl Contender for Floor {
             let release = Box::pin(async move {
                 let deleted: u8 =
                     script.key(key).arg(id).invoke_async(&mut connection).await.unwrap();
-                assert_eq!(deleted, 1, "the floor's key was its own");
+                assert_eq!(deleted, 1, "the key has this owner");
             });
             Ok(Held { token: None, release })
         })
     }
 }
 
-/// A message that two processes pass to and fro: who has it, holds.
+/// A message that two processes pass to and fro: the side that has it holds.
 pub(crate) struct Hop {
     connection: MultiplexedConnection,
     inbox: Mutex<PubSub>,
     other: &'static str,
-    /// Whether this side has it from the start.
+    /// Whether this side holds at the start.
     first: AtomicBool,
-    /// Whether whom it reached goes once to the server and back before it works.
+    /// Whether the receiver makes a round trip to the server first.
     trip: bool,
 }
 
@@ -90,7 +90,7 @@ impl Contender for Hop {
                 let mut publish = redis::cmd("PUBLISH");
                 publish.arg(channel).arg("yours");
                 let reached: u8 = publish.query_async(&mut connection).await.unwrap();
-                assert_eq!(reached, 1, "the other side listens");
+                assert_eq!(reached, 1, "the other side is subscribed");
             });
             Ok(Held { token: None, release })
         })

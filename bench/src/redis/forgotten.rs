@@ -1,4 +1,4 @@
-//! What a release forgets keeps others out until its ttl ends.
+//! Keys that a release leaves behind, which block other clients until their ttl ends.
 
 use super::kinds::{DISTRIBUTED_LOCK, RSLOCK};
 use super::meter::Meter;
@@ -8,7 +8,7 @@ use crate::figures::{Table, grouped};
 
 const RELEASED: u64 = 1_000;
 
-/// How many keys are left behind. (Ours keeps the last number there, which keeps nobody out.)
+/// Counts the keys that are left behind. Tenure keeps the last token there, which blocks no client.
 pub(crate) fn run(table: &mut Table, stores: &Stores) {
     let runtime = workers();
     for kind in [RSLOCK, DISTRIBUTED_LOCK] {

@@ -1,4 +1,4 @@
-//! Ten thousand locks that are held, over one connection: what their renewals cost.
+//! The cost of renewing 10,000 held locks over one connection.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::processor;
 
 const HELD: usize = 10_000;
 const AT_ONCE: usize = 64;
-/// Twice as long as it takes until each of them has been renewed.
+/// Two periods of renewal.
 const WATCHED: Duration = Duration::from_secs(20);
 
 pub(crate) fn run(table: &mut Table, stores: &Stores) {

@@ -1,4 +1,4 @@
-//! What a server says of itself: the processor time it took, and the requests that reached it.
+//! The processor time and the requests that a server reports.
 
 use std::time::Duration;
 
@@ -20,17 +20,17 @@ impl Meter {
         Self { client, connection }
     }
 
-    /// The processor time that the server has used.
+    /// The processor time of the server.
     pub(crate) async fn cpu(&mut self) -> Duration {
         let info = self.info("cpu").await;
         let seconds = |name: &str| -> f64 {
             let line = info.lines().find_map(|line| line.strip_prefix(name));
-            line.expect("a server tells of its processor time").parse().unwrap()
+            line.expect("INFO has the processor time").parse().unwrap()
         };
         Duration::from_secs_f64(seconds("used_cpu_user:") + seconds("used_cpu_sys:"))
     }
 
-    /// How many scripts the server has run, which is how everybody here renews.
+    /// The number of scripts that the server has run. All contenders renew by scripts.
     pub(crate) async fn scripts(&mut self) -> u64 {
         let info = self.info("commandstats").await;
         let calls = |line: &str| -> Option<u64> {
@@ -41,7 +41,7 @@ impl Meter {
         info.lines().filter_map(calls).sum()
     }
 
-    /// How many keys the server has that look like this.
+    /// The number of keys that match a pattern.
     pub(crate) async fn keys(&mut self, pattern: &str) -> usize {
         let keys = redis::cmd("KEYS").arg(pattern).query_async(&mut self.connection).await;
         keys.map(|keys: Vec<String>| keys.len()).unwrap()
@@ -51,9 +51,10 @@ impl Meter {
         redis::cmd("INFO").arg(section).query_async(&mut self.connection).await.unwrap()
     }
 
-    /// Counts what clients ask of the server. What a script calls inside of the server is no request.
+    /// Counts the requests of clients, without the calls inside a script.
     ///
-    /// The server reports every command to the counter, which takes it time: not for use beside a clock.
+    /// The server reports every command to the counter, which takes time: do not measure times
+    /// meanwhile.
     pub(crate) async fn count(&self) -> Counter {
         let mut monitor = self.client.get_async_monitor().await.unwrap();
         let connection = self.connection.clone();
@@ -74,7 +75,7 @@ impl Meter {
     }
 }
 
-/// A count that goes on until it is asked for.
+/// A running count.
 pub(crate) struct Counter {
     counted: JoinHandle<u64>,
     connection: MultiplexedConnection,

@@ -1,4 +1,5 @@
-//! The peers that are Rust crates, each used as its own pages say, with a fresh owner for each attempt.
+//! The peers that are Rust crates, each used as its documentation shows, with a new owner per
+//! attempt.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use rslock::LockManager;
 
 use crate::contest::contender::{Contender, FAILS, Held, Later, TTL};
 
-/// It polls after a random part of 200 ms; no renewal, no token.
+/// `rslock`: polls after a random part of 200 ms; no renewal, no token.
 pub(crate) struct Rslock(LockManager);
 
 impl Rslock {
@@ -36,7 +37,7 @@ impl Contender for Rslock {
     }
 }
 
-/// It renews, and does not wait.
+/// `distributed-lock-redis`: renews, and does not wait.
 pub(crate) struct DistributedLock(Arc<RedisLockProvider>);
 
 impl DistributedLock {
@@ -60,7 +61,7 @@ impl Contender for DistributedLock {
     }
 }
 
-/// It polls every 50 ms, and renews.
+/// `distkit`: polls every 50 ms, and renews.
 pub(crate) struct Distkit(ConnectionManager);
 
 impl Distkit {

@@ -1,4 +1,4 @@
-//! A crowd on one key: what a hand-over costs the servers.
+//! Many waiters of one key: the cost of a hand-over for the servers.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use super::kinds::{CRATE, OURS};
 use crate::contest::crowd::Crowd;
 use crate::contest::stores::Stores;
 use crate::contest::workers::workers;
-use crate::figures::{Table, us};
+use crate::figures::{Table, grouped, us};
 use crate::processor;
 
 const WAITERS: [u64; 2] = [100, 1_000];
 
-/// What all hand-overs of a crowd cost.
+/// The cost of all hand-overs.
 struct Cost {
     time: Duration,
     packets: u64,
@@ -21,14 +21,15 @@ struct Cost {
     used: Duration,
 }
 
-/// All wait until the first one lets go, and each leaves once it has held.
+/// All wait until the holder releases, and each releases as soon as it holds.
 pub(crate) fn run(table: &mut Table, stores: &Stores, ensemble: &Ensemble) {
     let runtime = workers();
     for kind in [OURS, CRATE] {
         for waiters in WAITERS {
             let crowd = Crowd { kind, urls: stores.urls.clone(), waiters };
             let cost = runtime.block_on(leaves(&crowd, stores, ensemble));
-            let case = stores.case(&format!("{waiters} wait, and leave as soon as they hold"));
+            let case =
+                stores.case(&format!("{} wait, and leave as soon as they hold", grouped(waiters)));
             let is_ours = kind.name == OURS.name;
             let case = if is_ours { case } else { format!("{case}, {kind}") };
             let wanted = if is_ours { "the same for all" } else { "–" };
@@ -64,11 +65,11 @@ fn each(all: Duration, waiters: u64) -> Duration {
     all / u32::try_from(waiters).unwrap()
 }
 
-/// How many packets all servers have had; what servers say to each other is not among them.
+/// The number of packets that all servers received from clients.
 fn packets(ensemble: &Ensemble) -> u64 {
     let of = |server: &Server| -> u64 {
-        let said = server.ask("srvr").unwrap();
-        let count = said.lines().find_map(|line| line.strip_prefix("Received: ")).unwrap();
+        let stats = server.ask("srvr").unwrap();
+        let count = stats.lines().find_map(|line| line.strip_prefix("Received: ")).unwrap();
         count.trim().parse().unwrap()
     };
     ensemble.servers().iter().map(of).sum()

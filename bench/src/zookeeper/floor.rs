@@ -1,4 +1,4 @@
-//! The floor: the least that a lock, and the least that a hand-over, asks of the client that the engine has.
+//! The floor: the fewest requests of a lock and of a hand-over, by the engine's client crate.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,18 +11,18 @@ use zookeeper_client::{
 
 use crate::contest::contender::{Contender, Held, Later, TTL};
 
-/// A session with the servers that a URL names.
+/// A session with the servers of a URL.
 pub(super) async fn connect(url: &str) -> Client {
     let servers = url.trim_start_matches("zookeeper://");
     Client::connector().with_session_timeout(TTL).connect(servers).await.unwrap()
 }
 
-/// What is kept, and belongs to nobody.
+/// The options of persistent nodes, which outlive their session.
 pub(super) fn persistent() -> CreateOptions<'static> {
     CreateMode::Persistent.with_acls(Acls::anyone_all())
 }
 
-/// A lock without a loss or a wait: an ephemeral sequential node, a listing behind it, and the node's end.
+/// A lock without loss or wait: create of an ephemeral sequential node, a listing, and a delete.
 pub(crate) struct Floor {
     client: Client,
 }
@@ -58,12 +58,12 @@ impl Contender for Floor {
     }
 }
 
-/// A write that two processes make for each other: whom its watch tells, holds.
+/// A write that two processes make for each other: the side whose watch reports it holds.
 pub(crate) struct Hop {
     client: Arc<Client>,
     inbox: Mutex<PersistentWatcher>,
     other: &'static str,
-    /// Whether this side has it from the start.
+    /// Whether this side holds at the start.
     first: AtomicBool,
 }
 

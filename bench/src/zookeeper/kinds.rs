@@ -1,4 +1,4 @@
-//! Those who lock on ZooKeeper.
+//! The contenders on ZooKeeper.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,31 +7,32 @@ use super::floor::{Floor, Hop};
 use super::peers::OfTheCrate;
 use crate::contest::elsewhere::{Elsewhere, Java, Python, Runs};
 use crate::contest::field::Field;
-use crate::contest::handover::Told;
+use crate::contest::handover::Notified;
 use crate::contest::kind::Kind;
 use crate::contest::ours::{Dropped, Tenure};
 
 /// A create and a listing in one round trip, and a delete.
-const FLOOR: Kind = Kind::told("zookeeper floor", "the floor", |urls, _| {
+const FLOOR: Kind = Kind::notified("zookeeper floor", "the floor", |urls, _| {
     Box::pin(async move { Arc::new(Floor::connect(&urls[0]).await) as _ })
 });
-/// A write that a watch tells.
-const HOP: Kind = Kind::told("zookeeper hop", "a bare write to its watch", |urls, side| {
+/// A write that a watch reports.
+const HOP: Kind = Kind::notified("zookeeper hop", "a bare write to its watch", |urls, side| {
     Box::pin(async move { Arc::new(Hop::connect(&urls[0], side).await) as _ })
 });
-pub(super) const OURS: Kind = Kind::told("zookeeper tenure", "`tenure`", |urls, _| {
+pub(super) const OURS: Kind = Kind::notified("zookeeper tenure", "`tenure`", |urls, _| {
     Box::pin(
         async move { Arc::new(Tenure(tenure_zookeeper::connect(&urls[0]).await.unwrap())) as _ },
     )
 });
-/// Released as the crate's lock is, which has no release that can be waited for.
-pub(super) const DROPPED: Kind = Kind::told("zookeeper dropped", "`tenure`, dropped", |urls, _| {
-    Box::pin(
-        async move { Arc::new(Dropped(tenure_zookeeper::connect(&urls[0]).await.unwrap())) as _ },
-    )
-});
+/// Released by a drop, as the crate's lock, whose release cannot be awaited.
+pub(super) const DROPPED: Kind =
+    Kind::notified("zookeeper dropped", "`tenure`, dropped", |urls, _| {
+        Box::pin(async move {
+            Arc::new(Dropped(tenure_zookeeper::connect(&urls[0]).await.unwrap())) as _
+        })
+    });
 pub(super) const CRATE: Kind =
-    Kind::told("zookeeper crate", "the lock of `zookeeper-client`", |urls, _| {
+    Kind::notified("zookeeper crate", "the lock of `zookeeper-client`", |urls, _| {
         Box::pin(async move { Arc::new(OfTheCrate::connect(&urls[0]).await) as _ })
     });
 
@@ -47,7 +48,7 @@ pub(super) const FIELD: Field = Field {
     tasks_wanted: "–",
 };
 
-pub(super) const TOLD: Told = Told { floors: &[HOP], ours: OURS, wanted: "≤ 2 ×" };
+pub(super) const NOTIFIED: Notified = Notified { floors: &[HOP], ours: OURS, wanted: "≤ 2 ×" };
 
 pub(super) const ELSEWHERE: &[Elsewhere] = &[
     Elsewhere {

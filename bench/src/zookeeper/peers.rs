@@ -1,11 +1,11 @@
-//! The peer that is a crate: the lock of the client that the engine has.
+//! The peer that is a crate: the lock of the engine's client crate.
 
 use zookeeper_client::{Acls, Client, LockOptions, LockPrefix};
 
 use super::floor::{connect, persistent};
 use crate::contest::contender::{Contender, Held, Later};
 
-/// It releases when it is dropped, and does not wait until that is done.
+/// Its lock releases on drop, without an await.
 pub(crate) struct OfTheCrate {
     client: Client,
 }

@@ -1,8 +1,8 @@
-//! A question on its way to a store: which verb, and for which ticket.
+//! A request to a store: the method, and the ticket.
 
 use tenure_core::{Ticket, TicketId};
 
-/// What can be asked of an engine.
+/// A method of an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[allow(missing_docs, reason = "each is the verb of the contract with its name")]
 pub enum Verb {
@@ -16,17 +16,17 @@ pub enum Verb {
     Tally,
 }
 
-/// A question on its way to a store.
+/// A request to a store.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<'a> {
-    /// What is asked.
+    /// The method.
     pub verb: Verb,
-    /// For which ticket, where it is for one.
+    /// The ticket, if the request has one.
     pub ticket: Option<&'a Ticket>,
 }
 
 impl Verb {
-    /// Whether it only waits for something to happen, and changes nothing.
+    /// Whether the request only waits for an event, and changes nothing.
     pub fn only_waits(self) -> bool {
         matches!(self, Self::Watch | Self::Events)
     }
@@ -41,13 +41,13 @@ impl Verb {
 }
 
 impl Asked<'_> {
-    /// The ticket's id, where it is asked for one.
+    /// The id of the ticket, if the request has one.
     pub fn id(&self) -> Option<TicketId> {
         self.ticket.map(|ticket| ticket.id)
     }
 }
 
-/// Whether something happens that happens so many times in a thousand.
+/// Whether an event with this probability per thousand happens.
 pub(super) fn happens(random: u64, per_mille: u32) -> bool {
     random % 1000 < u64::from(per_mille)
 }

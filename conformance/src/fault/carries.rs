@@ -1,11 +1,11 @@
-//! A macro that writes the verbs of a wrapper which treats all of them alike.
+//! A macro for wrappers that treat all methods alike.
 
-/// Writes the verbs of a wrapper that treats all of them alike: each goes through its `carry`.
+/// Implements the methods of such a wrapper: each calls its `carry`.
 macro_rules! carries_every_verb {
     ($wrapper:ident) => {
         impl<E: Engine> Engine for $wrapper<E> {
             fn guarantees(&self) -> Guarantees {
-                self.told()
+                self.promises()
             }
 
             async fn join(&self, ticket: &Ticket, patience: WaitMode) -> Result<Option<Place>> {

@@ -1,4 +1,4 @@
-//! An engine at the far end of a network: what is sent arrives late, twice, out of order, or never.
+//! An engine behind a simulated network: a request arrives late, twice, out of order, or never.
 
 use std::future::Future;
 use std::pin::pin;
@@ -17,11 +17,11 @@ use super::asked::{Asked, Verb, happens};
 use super::carries::carries_every_verb;
 use super::weather::{Network, Weather};
 
-/// Carries every verb over a [`Network`].
+/// Sends every request over a [`Network`].
 ///
-/// A request that was sent is on its way whatever becomes of its sender: it is carried out on the
-/// store's host, even if the caller's future is dropped or its process is paused, and perhaps long
-/// after the caller was told that the outcome is unknown.
+/// A sent request continues without its sender: it runs on the host of the store, also if the
+/// caller's future is dropped or its process is paused, and possibly long after the caller got
+/// `Unavailable`.
 pub struct Distant<E> {
     engine: Arc<E>,
     client: Arc<dyn Runtime>,
@@ -31,7 +31,7 @@ pub struct Distant<E> {
 }
 
 impl<E: Engine> Distant<E> {
-    /// The engine on the host `store`, for a client that waits `patience` for an answer.
+    /// Wraps the engine of the host `store`, for a client that waits `patience` for an answer.
     pub fn new(
         engine: E,
         store: Arc<dyn Runtime>,
@@ -42,7 +42,7 @@ impl<E: Engine> Distant<E> {
         Self { engine: Arc::new(engine), client, store, network, patience }
     }
 
-    fn told(&self) -> Guarantees {
+    fn promises(&self) -> Guarantees {
         let mut profile = self.engine.guarantees();
         profile.quick = false;
         profile
@@ -59,7 +59,7 @@ impl<E: Engine> Distant<E> {
     {
         let name = asked.verb;
         if self.network.is_cut() && happens(self.store.random(), 500) {
-            return Err(Error::unavailable(format!("the store cannot be reached for {name:?}")));
+            return Err(Error::unavailable(format!("cannot reach the store for {name:?}")));
         }
         let (reply, replied) = oneshot::channel();
         let sent = Sent {
@@ -73,7 +73,7 @@ impl<E: Engine> Distant<E> {
         let silence = self.client.sleep(self.patience);
         match select(replied, silence).await {
             Either::Left((Ok(outcome), _)) => return outcome,
-            // A network does not tell that it has lost something.
+            // A client cannot see that a message was lost.
             Either::Left((Err(_), _)) if name.only_waits() => std::future::pending().await,
             Either::Left((Err(_), silence)) => silence.await,
             Either::Right(((), replied)) if name.only_waits() => match replied.await {
@@ -88,7 +88,7 @@ impl<E: Engine> Distant<E> {
 
 carries_every_verb!(Distant);
 
-/// What a message needs on its way; it goes on without its sender.
+/// A message, with all that it needs to continue without its sender.
 struct Sent<E> {
     engine: Arc<E>,
     store: Arc<dyn Runtime>,
@@ -118,7 +118,7 @@ impl<E: Engine> Sent<E> {
         };
         let weather = self.weather();
         if self.passes(weather.lost_replies).await {
-            let _nobody_waits = reply.send(outcome);
+            let _ = reply.send(outcome); // The caller may be gone.
         }
     }
 
@@ -126,7 +126,7 @@ impl<E: Engine> Sent<E> {
         self.network.weather_for(self.verb, self.id)
     }
 
-    /// A question that only waits is given up when nobody waits for its answer.
+    /// A request that only waits is cancelled when its caller is dropped.
     async fn carry_out<T>(
         &self,
         verb: impl Future<Output = Result<T>>,
@@ -149,12 +149,12 @@ impl<E: Engine> Sent<E> {
         self.store.spawn(Box::pin(async move {
             store.sleep(late).await;
             if !network.is_cut() {
-                let _nobody_asked_twice = verb.await;
+                let _ = verb.await; // No caller waits for the duplicate.
             }
         }));
     }
 
-    /// A message, in one direction: whether it arrives.
+    /// Whether a message in one direction arrives.
     async fn passes(&self, lost_per_mille: u32) -> bool {
         let weather = self.weather();
         let lost = happens(self.store.random(), lost_per_mille);
@@ -171,7 +171,7 @@ impl<E: Engine> Sent<E> {
     }
 }
 
-/// Some part of the longest time.
+/// A random part of the longest time.
 fn part_of(longest: Duration, random: u64) -> Duration {
     let part = u32::try_from(random % 1024).unwrap_or(0) + 1;
     longest / 1024 * part

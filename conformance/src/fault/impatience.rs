@@ -1,4 +1,5 @@
-//! Impatience: many callers of a store that is gone, each of whom gives up at once and asks again.
+//! Impatience: many callers of an unreachable store, each of which gives up at once and tries
+//! again.
 
 use std::time::{Duration, Instant};
 
@@ -10,11 +11,11 @@ const CALLERS: u32 = 16;
 const PATIENCE: Duration = Duration::from_millis(20);
 const FOR_SO_LONG: Duration = Duration::from_secs(5);
 
-/// Sixteen callers ask for five seconds, each for a key of its own. Answers how long it took.
+/// Runs sixteen callers for five seconds, each with its own key. Returns the time that it took.
 ///
 /// # Panics
 ///
-/// If one of them gets its lock.
+/// If a caller gets its lock.
 pub async fn impatience(locks: &Locks) -> Duration {
     let began = Instant::now();
     let mut callers = JoinSet::new();
@@ -24,7 +25,7 @@ pub async fn impatience(locks: &Locks) -> Duration {
             while began.elapsed() < FOR_SO_LONG {
                 let mutex = locks.mutex(format!("key {caller}"));
                 if let Ok(Ok(_)) = timeout(PATIENCE, mutex.lock()).await {
-                    panic!("nobody is there");
+                    panic!("a lock of an unreachable store was granted");
                 }
             }
         });

@@ -12,8 +12,8 @@ use tenure_core::{
 use super::asked::{Asked, Verb, happens};
 use super::carries::carries_every_verb;
 
-/// Loses requests and replies, each so many times in a thousand. Either way the caller is told at
-/// once that the outcome is unknown.
+/// Loses requests and replies, with a probability per thousand each. In both cases the caller gets
+/// `Unavailable` at once.
 pub struct Lossy<E> {
     engine: Arc<E>,
     host: Arc<dyn Runtime>,
@@ -22,7 +22,7 @@ pub struct Lossy<E> {
 }
 
 impl<E: Engine> Lossy<E> {
-    /// The engine behind a lossy wire; the host has the chance.
+    /// Wraps an engine. The host provides the random numbers.
     pub fn new(
         engine: E,
         host: Arc<dyn Runtime>,
@@ -32,7 +32,7 @@ impl<E: Engine> Lossy<E> {
         Self { engine: Arc::new(engine), host, requests_per_mille, replies_per_mille }
     }
 
-    fn told(&self) -> Guarantees {
+    fn promises(&self) -> Guarantees {
         self.engine.guarantees()
     }
 

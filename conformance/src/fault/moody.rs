@@ -1,4 +1,4 @@
-//! An engine with moods: each question is answered, refused, left open, or panicked over, as its test says.
+//! An engine that answers, refuses, ignores or panics at each request, as its test decides.
 
 use std::future::{Future, pending};
 use std::sync::Arc;
@@ -12,36 +12,36 @@ use tenure_core::{
 use super::asked::{Asked, Verb};
 use super::carries::carries_every_verb;
 
-/// How a question is taken.
+/// The treatment of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mood {
     /// It is answered.
     Well,
-    /// It is carried out, and the answer is lost.
+    /// It is carried out, and the reply is lost.
     AnswerLost,
-    /// It never reaches the store, which its asker cannot know.
+    /// It never reaches the store, which the caller cannot know.
     Unreachable,
-    /// It is refused, with an error of this kind.
+    /// It is refused with an error of this kind.
     Refuses(ErrorKind),
     /// It is never answered.
     Silent,
-    /// The engine panics over it.
+    /// The engine panics.
     Panics,
 }
 
-/// Asks for its mood before each question.
+/// Calls `mood` before each request.
 pub struct Moody<E> {
     engine: Arc<E>,
     mood: Box<dyn Fn(&Asked<'_>) -> Mood + Send + Sync>,
 }
 
 impl<E: Engine> Moody<E> {
-    /// The engine, which takes each question as `mood` says.
+    /// Wraps an engine, which treats each request as `mood` returns.
     pub fn new(engine: E, mood: impl Fn(&Asked<'_>) -> Mood + Send + Sync + 'static) -> Self {
         Self { engine: Arc::new(engine), mood: Box::new(mood) }
     }
 
-    fn told(&self) -> Guarantees {
+    fn promises(&self) -> Guarantees {
         let mut profile = self.engine.guarantees();
         profile.quick = false;
         profile
@@ -57,10 +57,10 @@ impl<E: Engine> Moody<E> {
             Mood::Well => verb(self.engine.clone()).await,
             Mood::AnswerLost => {
                 verb(self.engine.clone()).await?;
-                Err(Error::unavailable(format!("the answer to {verb_name:?} was lost")))
+                Err(Error::unavailable(format!("the reply to {verb_name:?} was lost")))
             }
             Mood::Unreachable => {
-                Err(Error::unavailable(format!("the store cannot be reached for {verb_name:?}")))
+                Err(Error::unavailable(format!("cannot reach the store for {verb_name:?}")))
             }
             Mood::Refuses(ErrorKind::Invalid) => Err(Error::invalid("this makes no sense")),
             Mood::Refuses(ErrorKind::Unsupported) => {
@@ -68,7 +68,7 @@ impl<E: Engine> Moody<E> {
             }
             Mood::Refuses(_) => Err(Error::rejected("the disk is full")),
             Mood::Silent => pending().await,
-            Mood::Panics => panic!("the engine panics over {verb_name:?}"),
+            Mood::Panics => panic!("the engine panics at {verb_name:?}"),
         }
     }
 }

@@ -1,4 +1,5 @@
-//! An outage: a client in a process of its own goes on asking while its store is in trouble, and its memory is watched.
+//! An outage: a client process keeps asking while its store is in trouble, and its memory is
+//! measured.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -9,65 +10,69 @@ use std::time::{Duration, Instant};
 use tenure_core::Locks;
 use tokio::task::JoinSet;
 
-/// How many attempts an outage sees; more are asked for by this variable.
+/// Attempts during an outage. This variable sets another number.
 const ATTEMPTS: u64 = 10_000;
 const ATTEMPTS_VARIABLE: &str = "TENURE_OUTAGE_ATTEMPTS";
-/// Before it begins the client has asked so often that all it keeps is there, and each of these attempts may take so long.
+/// Attempts before the outage, after which all caches of the client are filled, and the time limit
+/// of each.
 const BEFORE: u64 = 1000;
 const BEFORE_PATIENCE: Duration = Duration::from_secs(9);
-/// What a client may grow by.
+/// Maximum growth of the memory of a client.
 const GROWTH_MAX_KIB: u64 = 50 * 1024;
-/// One that has grown by so much is stopped: the figure is bad enough.
+/// Growth at which the client is stopped, since the test has failed.
 const GROWTH_END_KIB: u64 = 1024 * 1024;
 const URL_VARIABLE: &str = "TENURE_OUTAGE_URL";
 const TASKS_VARIABLE: &str = "TENURE_OUTAGE_TASKS";
 const PATIENCE_VARIABLE: &str = "TENURE_OUTAGE_PATIENCE_US";
 const MARK: &str = "outage> ";
 
-/// What a client meets, whose memory must stay flat.
+/// An outage during which the memory of a client must stay flat.
 #[derive(Clone, Copy, Debug)]
 pub struct Outage<'a> {
-    /// Where its locks are.
+    /// The URL of its store.
     pub url: &'a str,
-    /// How many callers it has.
+    /// The number of its callers.
     pub tasks: u64,
-    /// How long each of its callers waits.
+    /// The time limit of each caller.
     pub patience: Duration,
-    /// The test of this program that calls [`be_client`](Self::be_client) and nothing else.
+    /// The test of this program that only calls [`be_client`](Self::be_client).
     pub client: &'a str,
 }
 
 impl<'a> Outage<'a> {
-    /// Many callers without patience.
+    /// An outage with many callers that have a short time limit.
     pub fn of(url: &'a str) -> Self {
         let client = "silence::client_process";
         Self { url, tasks: 64, patience: Duration::from_micros(500), client }
     }
 
-    /// Starts the client, then the outage, and panics if the client grows by more than 50 MiB.
+    /// Starts the client, then the outage. Panics if the client grows by more than
+    /// `GROWTH_MAX_KIB`.
     pub fn runs(&self, name: &str, begins: impl FnOnce()) {
         let mut client = self.start();
-        let mut said = BufReader::new(client.stdout.take().expect("it was asked for"));
+        let mut said = BufReader::new(client.stdout.take().expect("the pipe was requested"));
         hear(&mut said, "ready");
         begins();
-        writeln!(client.stdin.as_ref().expect("it was asked for"), "go").expect("it listens");
+        writeln!(client.stdin.as_ref().expect("the pipe was requested"), "go")
+            .expect("the client reads");
         let report = hear(&mut said, "grew");
         println!("{name}: {report}");
-        assert!(client.wait().is_ok_and(|status| status.success()), "the client ends well");
+        assert!(client.wait().is_ok_and(|status| status.success()), "the client exits with 0");
         let grown = report.split(' ').nth(1).and_then(|grown| grown.parse::<u64>().ok());
-        let grown = grown.expect("it says by how much it grew");
-        assert!(grown <= GROWTH_MAX_KIB, "{name}: it grew by {grown} KiB");
+        let grown = grown.expect("the client reports its growth");
+        assert!(grown <= GROWTH_MAX_KIB, "{name}: the client grew by {grown} KiB");
     }
 
-    /// The process of the client, if this is one.
+    /// Runs the client, if this is its process.
     pub fn be_client(connect: impl AsyncFnOnce(String) -> Locks) {
         let Ok(url) = std::env::var(URL_VARIABLE) else { return };
         let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
         let attempts = number(ATTEMPTS_VARIABLE).unwrap_or(ATTEMPTS);
-        let tasks = number(TASKS_VARIABLE).expect("it is told");
-        let patience = Duration::from_micros(number(PATIENCE_VARIABLE).expect("it is told"));
+        let tasks = number(TASKS_VARIABLE).expect("the variable is set");
+        let patience =
+            Duration::from_micros(number(PATIENCE_VARIABLE).expect("the variable is set"));
         let mut builder = tokio::runtime::Builder::new_multi_thread();
-        let runtime = builder.worker_threads(2).enable_all().build().expect("a runtime starts");
+        let runtime = builder.worker_threads(2).enable_all().build().expect("a runtime can start");
         runtime.block_on(async {
             let locks = connect(url).await;
             ask_for_locks(&locks, tasks, BEFORE, BEFORE_PATIENCE).await;
@@ -84,7 +89,7 @@ impl<'a> Outage<'a> {
     }
 
     fn start(&self) -> Child {
-        Command::new(std::env::current_exe().expect("this program has a name"))
+        Command::new(std::env::current_exe().expect("this program has a path"))
             .args(["--exact", self.client, "--nocapture", "--test-threads=1"])
             .env(URL_VARIABLE, self.url)
             .env(TASKS_VARIABLE, self.tasks.to_string())
@@ -96,20 +101,20 @@ impl<'a> Outage<'a> {
     }
 }
 
-/// The first line that the client marks, and that begins so.
+/// Returns the first marked line of the client, which must start with `begins`.
 fn hear(said: &mut BufReader<ChildStdout>, begins: &str) -> String {
     let mut line = String::new();
-    while said.read_line(&mut line).expect("it speaks UTF-8") > 0 {
+    while said.read_line(&mut line).expect("the output is UTF-8") > 0 {
         if let Some((_, words)) = line.split_once(MARK) {
             assert!(words.starts_with(begins), "{words}");
             return words.trim().to_owned();
         }
         line.clear();
     }
-    panic!("the client ended before it said {begins}");
+    panic!("the client ended before it printed {begins}");
 }
 
-/// So many attempts, from so many tasks; says how many were held.
+/// Makes `attempts` attempts in `tasks` tasks, and returns the number of granted locks.
 async fn ask_for_locks(locks: &Locks, tasks: u64, attempts: u64, patience: Duration) -> u64 {
     let (left, held) = (Arc::new(AtomicU64::new(attempts)), Arc::new(AtomicU64::new(0)));
     let mut callers = JoinSet::new();
@@ -121,7 +126,7 @@ async fn ask_for_locks(locks: &Locks, tasks: u64, attempts: u64, patience: Durat
                 let mutex = locks.mutex(format!("key {task}"));
                 if let Ok(Ok(guard)) = tokio::time::timeout(patience, mutex.lock()).await {
                     held.fetch_add(1, Ordering::Relaxed);
-                    let _unknown = tokio::time::timeout(patience, guard.release()).await;
+                    let _ = tokio::time::timeout(patience, guard.release()).await; // The outcome may be unknown.
                 }
             }
         });
@@ -132,7 +137,7 @@ async fn ask_for_locks(locks: &Locks, tasks: u64, attempts: u64, patience: Durat
     held.load(Ordering::Relaxed)
 }
 
-/// Looks at this process's memory, and ends it where that has become too much.
+/// Watches the memory of this process, and ends it above `GROWTH_END_KIB`.
 fn watch_memory(before: u64) -> Arc<AtomicU64> {
     let peak = Arc::new(AtomicU64::new(before));
     let seen = peak.clone();
@@ -150,7 +155,7 @@ fn watch_memory(before: u64) -> Arc<AtomicU64> {
     peak
 }
 
-/// What of this process is in memory; nothing where the system does not tell it.
+/// The resident memory of this process; 0 if the system does not report it.
 fn resident_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! An engine that takes its time: it pauses around its verbs, or after them.
+//! An engine that pauses around its methods, or after them.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -6,7 +6,7 @@ use std::task::Poll;
 use tenure_core::layers::{AnyEngine, Layer, Operation};
 use tenure_core::{BoxFuture, Engine as _, Result};
 
-/// Lets others go first, once.
+/// Yields once to the other tasks.
 pub async fn pause() {
     let mut paused = false;
     poll_fn(|context| {
@@ -27,12 +27,12 @@ pub(crate) struct Paced<P> {
 }
 
 impl<P: Fn() -> BoxFuture<()> + Send + Sync + 'static> Paced<P> {
-    /// It pauses before a verb is carried out, and before the answer is told.
+    /// Wraps an engine that pauses before a method runs, and before it returns.
     pub(crate) fn around(engine: AnyEngine, pause: P) -> Self {
         Self { engine, pause, before: true }
     }
 
-    /// It pauses before the answer is told.
+    /// Wraps an engine that pauses before a method returns.
     pub(crate) fn after(engine: AnyEngine, pause: P) -> Self {
         Self { engine, pause, before: false }
     }

@@ -1,4 +1,4 @@
-//! A stretch of network between clients and a server on loopback, that a test can spoil.
+//! A TCP proxy between clients and a server on loopback, which injects faults.
 
 mod act;
 mod carrier;
@@ -28,9 +28,9 @@ pub use direction::Direction;
 pub use protocol::Protocol;
 pub use rule::Rule;
 
-/// How long one attempt may take to tell the accepting thread that it is over.
+/// Time limit of one attempt to wake the accepting thread.
 const KNOCK_MAX: Duration = Duration::from_secs(1);
-/// A pause before the next attempt.
+/// Pause between two attempts.
 const KNOCK_PAUSE: Duration = Duration::from_millis(10);
 
 /// A stretch of network between clients and a server on loopback, that a test can spoil.
@@ -39,18 +39,18 @@ const KNOCK_PAUSE: Duration = Duration::from_millis(10);
 /// client ── connection ──▶ Proxy ── connection of its own ──▶ server
 /// ```
 ///
-/// It listens on a free port of 127.0.0.1, and makes one connection to the server for each that it
-/// accepts. A connection ends when either side ends it, or even half of it: what that side said
-/// before still passes. Everything of a proxy ends when it is dropped: its connections are closed,
-/// and its threads are joined. It has threads and no runtime, so that clients may live on any; its
-/// methods return without waiting for clients or the server, but for those named `wait_until`.
+/// It listens on a free port of 127.0.0.1, and opens one connection to the server for each that it
+/// accepts. A connection ends when either side closes it, or one half of it; the bytes sent before
+/// still pass. Dropping the proxy closes its connections and joins its threads. It uses threads
+/// instead of a runtime, so clients may use any runtime. Only the methods named `wait_until` wait
+/// for clients or the server.
 ///
-/// Nothing is ever lost *within* a connection, since TCP knows of no such thing: what a
-/// [black hole](Proxy::black_hole) keeps back passes when it is [healed](Proxy::heal), unless the
-/// connection is [cut](Proxy::cut) before.
+/// No byte is ever lost *within* a connection, as in TCP. The bytes that a [black
+/// hole](Proxy::black_hole) keeps back pass after [`heal`](Proxy::heal), unless the connection is
+/// [cut](Proxy::cut) before.
 ///
-/// **Not promised**: that a server is not found without the proxy. A client that asks it for addresses,
-/// as those of clusters do, is told those of the server.
+/// **Not promised**: that clients use only the proxy. A client that asks the server for addresses,
+/// as those of clusters do, gets those of the server.
 pub struct Proxy {
     shared: Arc<Shared>,
     address: SocketAddr,
@@ -58,8 +58,8 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// A proxy before this server, through which everything passes, and at once. The server need not be there
-    /// yet: a connection to one that is not is closed.
+    /// Starts a proxy that passes everything at once. The server need not run yet: a connection to
+    /// an absent server is closed.
     pub fn to(server: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;
@@ -69,57 +69,57 @@ impl Proxy {
         Ok(Self { shared, address, accepting: Some(accepting) })
     }
 
-    /// Tells messages apart as this protocol does; else they are [`Protocol::Bytes`].
+    /// Splits messages by this protocol. The default is [`Protocol::Bytes`].
     #[must_use]
     pub fn speaking(self, protocol: Protocol) -> Self {
         self.shared.state().protocol = protocol;
         self
     }
 
-    /// Where clients connect to.
+    /// The address for clients.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The port on 127.0.0.1 where clients connect to.
+    /// The port on 127.0.0.1 for clients.
     pub fn port(&self) -> u16 {
         self.address.port()
     }
 
-    /// Everything passes so much later, from now on and in both directions, until [`heal`](Proxy::heal).
+    /// Delays everything by this time, in both directions, until [`heal`](Proxy::heal).
     pub fn delay(&self, by: Duration) {
         self.both(|condition| condition.delay = by);
     }
 
-    /// At most so many bytes pass in a millisecond, and at least one, in each direction of each connection,
-    /// until [`heal`](Proxy::heal).
+    /// Limits each direction of each connection to this rate, and at least one byte per ms, until
+    /// [`heal`](Proxy::heal).
     pub fn slow(&self, bytes_per_ms: usize) {
         self.both(|condition| condition.bytes_per_ms = Some(bytes_per_ms.max(1)));
     }
 
-    /// Nothing passes, in both directions, until [`heal`](Proxy::heal): connections stay open, and new ones are
-    /// accepted and hear nothing. Not even the end of a connection passes.
+    /// Passes nothing in either direction, until [`heal`](Proxy::heal). Connections stay open, and
+    /// new ones are accepted without an answer. Even the end of a connection does not pass.
     pub fn black_hole(&self) {
         self.both(|condition| condition.hole = true);
     }
 
-    /// Nothing passes in this direction, until [`heal`](Proxy::heal). With [`Direction::Replies`], what is asked is
-    /// done and nobody hears of it; new connections reach the server.
+    /// Passes nothing in this direction, until [`heal`](Proxy::heal). With [`Direction::Replies`]
+    /// the server carries out requests whose replies do not arrive; new connections reach the
+    /// server.
     pub fn black_hole_for(&self, direction: Direction) {
         self.shared.change(|state| state.conditions.of_mut(direction).hole = true);
     }
 
-    /// New connections are closed at once, until [`heal`](Proxy::heal); those that are there go on.
+    /// Closes new connections at once, until [`heal`](Proxy::heal). Existing connections continue.
     ///
-    /// The port stays this proxy's own, so that a client is let in and turned out, rather than
-    /// told that nobody listens.
+    /// The proxy keeps its port: a client is accepted and disconnected rather than refused.
     pub fn refuse(&self) {
         self.shared.catch_up(self.address);
         self.shared.change(|state| state.refuses = true);
     }
 
-    /// Ends what `delay`, `slow`, `black_hole` and `refuse` began; what they kept back passes. Rules
-    /// stay, with all that they hold.
+    /// Ends `delay`, `slow`, `black_hole` and `refuse`, and passes the bytes that they kept back.
+    /// Rules stay, with the replies that they hold.
     pub fn heal(&self) {
         self.shared.change(|state| {
             state.conditions = Both::default();
@@ -127,37 +127,37 @@ impl Proxy {
         });
     }
 
-    /// Closes all connections now, also those that were made and not yet accepted. What waits on
-    /// them is lost; new ones are welcome.
+    /// Closes all connections, also those that are not accepted yet. Bytes that wait in them are
+    /// lost. New connections are accepted.
     pub fn cut(&self) {
         self.shared.catch_up(self.address);
         self.shared.change(|state| state.end_all(End::Close));
     }
 
-    /// Ends all connections as [`cut`](Proxy::cut) does, with a reset: clients and the server hear an
-    /// error rather than an end. Where the system is no Unix, it is a plain close.
+    /// Ends all connections as [`cut`](Proxy::cut) does, with a reset: clients and the server get
+    /// an error rather than an end of file. On systems other than Unix it is a plain close.
     pub fn reset(&self) {
         self.shared.catch_up(self.address);
         self.shared.change(|state| state.end_all(End::Reset));
     }
 
-    /// Does this act once, to the chosen message.
+    /// Does this act once, to the matching message.
     pub fn on(&self, matched: Match, act: Act) -> Rule {
         Rule::new(&self.shared, matched, act)
     }
 
-    /// What has been seen so far.
+    /// The counts so far.
     pub fn counts(&self) -> Counts {
         self.shared.state().counts.clone()
     }
 
-    /// Counts anew from now on.
+    /// Sets the counts to zero.
     pub fn reset_counts(&self) {
         self.shared.state().counts = Counts::default();
     }
 
-    /// Waits until the counts are as wanted; `false` if they were not within this time. What looks at
-    /// them must not ask the proxy, which stands still meanwhile.
+    /// Waits until the counts are as wanted. Returns `false` if they are not within `patience`. The
+    /// closure must not call the proxy, which is locked meanwhile.
     pub fn wait_until(&self, patience: Duration, wanted: impl Fn(&Counts) -> bool) -> bool {
         self.shared.wait_until(patience, |state| wanted(&state.counts))
     }
@@ -177,12 +177,12 @@ impl Drop for Proxy {
             state.end_all(End::Close);
         });
         let Some(accepting) = self.accepting.take() else { return };
-        // It is woken by a connection, and looks whether all has ended before it waits for more.
+        // A connection wakes the accepting thread, which then checks whether the proxy has ended.
         let knock = || TcpStream::connect_timeout(&self.address, KNOCK_MAX);
         while !accepting.is_finished() && knock().is_err() {
             thread::sleep(KNOCK_PAUSE);
         }
-        // One that has panicked has ended, too.
-        let _ended = accepting.join();
+        // A panicked thread has ended, too.
+        let _ = accepting.join();
     }
 }

@@ -1,4 +1,4 @@
-//! An engine that is spied on: every question is shown to an onlooker before it is sent.
+//! An engine that shows each request to a closure before it sends it.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -12,19 +12,19 @@ use tenure_core::{
 use super::asked::{Asked, Verb};
 use super::carries::carries_every_verb;
 
-/// Shows every question to an onlooker.
+/// Shows each request to a closure.
 pub struct Spied<E> {
     engine: Arc<E>,
     show: Box<dyn Fn(Asked<'_>) + Send + Sync>,
 }
 
 impl<E: Engine> Spied<E> {
-    /// The engine, with an onlooker before it.
+    /// Wraps an engine.
     pub fn new(engine: E, show: impl Fn(Asked<'_>) + Send + Sync + 'static) -> Self {
         Self { engine: Arc::new(engine), show: Box::new(show) }
     }
 
-    fn told(&self) -> Guarantees {
+    fn promises(&self) -> Guarantees {
         self.engine.guarantees()
     }
 

@@ -1,4 +1,5 @@
-//! Stories that every engine with a server must survive: its tests bring the servers and the trouble.
+//! Fault tests that every engine with a server must pass. Its tests bring the servers and the
+//! faults.
 
 pub mod members;
 pub mod network;

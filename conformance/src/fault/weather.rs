@@ -1,4 +1,4 @@
-//! The weather between one client and one store, which a story may change at any time.
+//! The faults of the network between one client and one store, which a test may change at any time.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,25 +8,25 @@ use tenure_core::TicketId;
 
 use super::asked::{Asked, Verb};
 
-/// How a network treats what it carries.
+/// The faults of a network, as probabilities per thousand and times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Weather {
-    /// How many requests in a thousand never arrive.
+    /// Requests in a thousand that never arrive.
     pub lost_requests: u32,
-    /// How many replies in a thousand never arrive.
+    /// Replies in a thousand that never arrive.
     pub lost_replies: u32,
-    /// How many requests in a thousand arrive a second time, later.
+    /// Requests in a thousand that arrive a second time, later.
     pub doubled: u32,
-    /// How many messages in a thousand are very late.
+    /// Messages in a thousand that are very late.
     pub late: u32,
-    /// The longest that a message usually takes.
+    /// The longest usual time of a message.
     pub delay: Duration,
-    /// The longest that a very late one takes.
+    /// The longest time of a very late message.
     pub late_by: Duration,
 }
 
 impl Weather {
-    /// Everything arrives, and at once.
+    /// Everything arrives, at once.
     pub const STILL: Self = Self {
         lost_requests: 0,
         lost_replies: 0,
@@ -37,7 +37,7 @@ impl Weather {
     };
     /// Nothing arrives.
     pub const DEAD: Self = Self { lost_requests: 1000, ..Self::STILL };
-    /// What is asked is done, and nobody hears of it.
+    /// Requests arrive, replies do not.
     pub const DEAF: Self = Self { lost_replies: 1000, ..Self::STILL };
 }
 
@@ -53,7 +53,7 @@ struct Air {
 }
 
 impl Network {
-    /// A network with this weather.
+    /// A network with these faults.
     pub fn new(weather: Weather) -> Self {
         Self(Arc::new(Mutex::new(Air {
             weather,
@@ -63,7 +63,7 @@ impl Network {
         })))
     }
 
-    /// From now on the weather is this, for everything.
+    /// Sets the faults of all requests.
     pub fn set(&self, weather: Weather) {
         let mut air = self.air();
         air.weather = weather;
@@ -71,22 +71,22 @@ impl Network {
         air.tickets.clear();
     }
 
-    /// From now on one verb has a weather of its own.
+    /// Sets the faults of one method.
     pub fn set_for(&self, verb: Verb, weather: Weather) {
         self.air().verbs.insert(verb, weather);
     }
 
-    /// From now on whatever is asked for one ticket has a weather of its own.
+    /// Sets the faults of all requests for one ticket.
     pub fn set_for_ticket(&self, id: TicketId, weather: Weather) {
         self.air().tickets.insert(id, weather);
     }
 
-    /// A partition begins: nothing passes, and what is under way is lost.
+    /// Starts a partition: nothing passes, and messages on their way are lost.
     pub fn cut(&self) {
         self.air().cut = true;
     }
 
-    /// The partition ends.
+    /// Ends the partition.
     pub fn heal(&self) {
         self.air().cut = false;
     }
@@ -96,7 +96,7 @@ impl Network {
         self.air().cut
     }
 
-    /// The weather for one question.
+    /// The faults for one request.
     pub fn weather(&self, asked: Asked<'_>) -> Weather {
         self.weather_for(asked.verb, asked.id())
     }

@@ -1,11 +1,11 @@
-//! Chance, from a seed.
+//! Random numbers from a seed.
 
-/// Chance, from a seed: `SplitMix64`.
+/// Random numbers from a seed: `SplitMix64`.
 #[derive(Clone, Debug)]
 pub struct Chance(u64);
 
 impl Chance {
-    /// The chance of this seed.
+    /// The generator of this seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }

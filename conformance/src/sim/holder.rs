@@ -1,7 +1,7 @@
-//! A holder is the half of a lock that lives with its user: when it believes, when it stops, what it leaves behind.
+//! The traits of a holder: the half of a lock that lives with its user, and decides when it is lost
+//! and what it leaves behind.
 //!
-//! Tenure's own is one of them; any other library's can be written against these traits and put
-//! through the same cases.
+//! Tenure implements them; any other library can, to run the same cases.
 
 mod case;
 mod cases;
@@ -19,48 +19,48 @@ pub use cases::all_cases;
 pub use own::Own;
 pub use scene::Scene;
 
-/// A library that holds locks.
+/// A library of locks.
 pub trait Holder: Send + Sync + 'static {
-    /// What it is called in a table.
+    /// Its name in a table.
     fn name(&self) -> String;
 
-    /// One client of a store; what it does in the background, it does on `host`.
+    /// One client of a store, whose background work runs on `host`.
     fn connect(&self, engine: AnyEngine, host: Arc<dyn Runtime>) -> Arc<dyn Client>;
 }
 
-/// A lock on its way; `None`: the wait was in vain.
+/// A pending lock. `None`: the time limit passed.
 pub type Locking = BoxFuture<Result<Option<Box<dyn Claim>>>>;
 
-/// One process's use of the library.
+/// The use of the library by one process.
 pub trait Client: Send + Sync {
-    /// Waits for the mutex `key` for so long, and answers `None` if that was in vain. Without a
-    /// `wait` it waits as long as it takes. Dropping the future gives up.
+    /// Waits for the mutex `key`, at most for `wait`; `None` if that passed. Without `wait` it has
+    /// no limit. Dropping the future gives up.
     fn lock(&self, key: &str, ttl: Duration, wait: Option<Duration>) -> Locking;
 }
 
-/// A lock that is held, or was. Dropping it gives it back in the background.
+/// A lock that is or was held. Dropping it releases it in the background.
 pub trait Claim: Send {
-    /// What is held.
+    /// The key.
     fn key(&self) -> String;
 
     /// The fencing token.
     fn token(&self) -> u64;
 
-    /// The ticket behind it.
+    /// Its ticket.
     fn id(&self) -> TicketId;
 
-    /// What can be asked of it while it is held.
+    /// A view of its state.
     fn view(&self) -> Arc<dyn View>;
 
-    /// Gives it back, and says whether it was held until now.
+    /// Releases it. An error reports a lock that was lost before.
     fn release(self: Box<Self>) -> BoxFuture<Result<()>>;
 }
 
-/// Whether a lock is believed to be held.
+/// A view of a lock: whether its holder believes to hold it.
 pub trait View: Send + Sync {
     /// Whether the holder still believes.
     fn check(&self) -> Result<()>;
 
-    /// Ready once the holder tells of the loss.
+    /// Ready once the holder reports the loss.
     fn lost(&self) -> BoxFuture<()>;
 }

@@ -1,4 +1,4 @@
-//! One process of a simulated world: its clocks, its timers, and what is done to it.
+//! One process of a simulated world: its clocks, its timers, and its faults.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,13 +11,13 @@ use tenure_core::{BoxFuture, Clock, Runtime, Time};
 use super::process::Process;
 use super::world::{STORE, Task, World};
 
-/// When every simulated wall clock starts: some day in 2023, in microseconds since 1970.
+/// The start of every simulated wall clock: a day in 2023, in microseconds since 1970.
 const WALL_BEGIN_US: u64 = 1_700_000_000_000_000;
 
-/// How far apart the clocks of two processes may be when they start.
+/// Maximum distance of the clocks of two processes at their start.
 const OFFSET_NS_MAX: u64 = 10_000_000_000_000;
 
-/// One process of a world: it has its own clocks, and it can be paused. Clones are the same process.
+/// One process of a world, with its own clocks. Clones are the same process.
 #[derive(Clone)]
 pub struct SimHost {
     pub(super) world: World,
@@ -25,7 +25,7 @@ pub struct SimHost {
 }
 
 impl World {
-    /// Another process, with clocks and tasks of its own.
+    /// Another process, with its own clocks and tasks.
     pub fn process(&self) -> Arc<SimHost> {
         let mut state = self.state();
         let chance = state.chance.next();
@@ -35,38 +35,39 @@ impl World {
         Arc::new(SimHost { world: self.clone(), process })
     }
 
-    /// The store's own process.
+    /// The process of the store.
     pub fn store(&self) -> Arc<SimHost> {
         Arc::new(SimHost { world: self.clone(), process: STORE })
     }
 }
 
 impl SimHost {
-    /// The world it is in.
+    /// Its world.
     pub fn world(&self) -> &World {
         &self.world
     }
 
-    /// Stops it, as `SIGSTOP` does: none of its tasks goes on.
+    /// Stops it, as `SIGSTOP` does: none of its tasks runs.
     pub fn pause(&self) {
         self.world.state().processes[self.process].paused = true;
     }
 
-    /// Lets it go on, as `SIGCONT` does.
+    /// Continues it, as `SIGCONT` does.
     pub fn resume(&self) {
         let mut state = self.world.state();
         let process = &mut state.processes[self.process];
         process.paused = process.dead;
     }
 
-    /// Ends it, as `SIGKILL` does: none of its tasks ever goes on.
+    /// Kills it, as `SIGKILL` does: none of its tasks ever runs again.
     pub fn kill(&self) {
         let mut state = self.world.state();
         let process = &mut state.processes[self.process];
         (process.dead, process.paused) = (true, true);
     }
 
-    /// Its machine slept for so long: its boot clock knows, its raw clock and its timers do not.
+    /// Its machine slept for this time: its boot clock includes it, its raw clock and its timers do
+    /// not.
     pub fn wake_from_sleep(&self, slept: Duration) {
         let mut state = self.world.state();
         let slept = nanos(slept);
@@ -75,8 +76,8 @@ impl SimHost {
         process.offset_ns += slept;
     }
 
-    /// Its machine sleeps for so long: none of its tasks goes on, and its raw clock and its timers
-    /// stand still, while its boot clock and the rest of the world go on.
+    /// Its machine sleeps for this time: none of its tasks runs, its raw clock and its timers stand
+    /// still, and its boot clock and the rest of the world continue.
     pub async fn sleep_machine(&self, time: Duration) {
         self.pause();
         let before = self.now();
@@ -86,20 +87,20 @@ impl SimHost {
         self.resume();
     }
 
-    /// Its clocks run faster than the world's by so much, or slower, from the beginning of the world.
+    /// Sets the drift of its clocks against the world, from the start of the world.
     pub fn set_drift_ppm(&self, drift_ppm: i64) {
         self.world.state().processes[self.process].drift_ppm = drift_ppm;
     }
 
-    /// From now on its raw clock runs faster than its boot clock by so much, as where the boot clock is
-    /// slewed to an earlier time.
+    /// Sets the drift of its raw clock against its boot clock from now on, as when the boot clock
+    /// is slewed back.
     pub fn set_slew_ppm(&self, slew_ppm: u64) {
         let boot_ns = self.now().boot_ns;
         let process = &mut self.world.state().processes[self.process];
         (process.slew_ppm, process.slewed_from_ns) = (slew_ppm, boot_ns);
     }
 
-    /// Somebody sets its wall clock, forward or back.
+    /// Steps its wall clock, forward or back.
     pub fn step_wall_clock(&self, by_us: i64) {
         self.world.state().processes[self.process].wall_us += by_us;
     }
@@ -137,7 +138,7 @@ impl Runtime for SimHost {
     }
 }
 
-/// A timer goes by its process's raw clock, which stands still while the machine sleeps.
+/// A timer by the raw clock of its process, which stands still while the machine sleeps.
 struct Sleep {
     world: World,
     process: usize,

@@ -1,4 +1,4 @@
-//! A plan: everything about a story that its seed decides before it begins.
+//! The plan of a story: everything that its seed decides before it starts.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,10 +6,10 @@ use std::time::Duration;
 use super::Chance;
 use crate::fault::Weather;
 
-/// What kind of lock a key is used for, by everybody.
+/// The kind of lock of a key, the same for all clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Use {
-    /// Alone, together with others, or as a seat.
+    /// A mutex, a reader-writer lock, a semaphore, or an election.
     Mutex,
     RwLock,
     Semaphore(u32),
@@ -23,13 +23,13 @@ pub(super) struct Plan {
     pub(super) tasks: usize,
     pub(super) steps: u64,
     pub(super) keys: Vec<(String, Use)>,
-    /// One store, or the stores of a quorum.
+    /// The number of stores; more than one is a quorum.
     pub(super) nodes: usize,
-    /// Whether those who wait for a quorum stand in line.
+    /// Whether the waiters of a quorum have a line.
     pub(super) turns: bool,
     pub(super) wraps: Wraps,
     pub(super) weather: Weather,
-    /// How long there is trouble; `None`: never, and nothing may be lost.
+    /// Duration of faults. `None`: no faults, so nothing may be lost.
     pub(super) trouble: Option<Duration>,
 }
 
@@ -84,12 +84,12 @@ impl Plan {
         }
     }
 
-    /// The weather when the trouble is over.
+    /// The network without faults.
     pub(super) fn fair(&self) -> Weather {
         fair(self.ttl)
     }
 
-    /// How long a client waits for an answer.
+    /// The time that a client waits for an answer.
     pub(super) fn patience(&self) -> Duration {
         self.ttl / 6
     }

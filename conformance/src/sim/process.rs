@@ -1,4 +1,4 @@
-//! The clocks of one simulated process, and what was done to them. Pure: the world tells how much time has passed.
+//! The clocks of one simulated process. Pure: the world passes the time.
 
 use tenure_core::Time;
 
@@ -6,21 +6,21 @@ use tenure_core::Time;
 pub(super) struct Process {
     pub(super) paused: bool,
     pub(super) dead: bool,
-    /// How much faster its clocks run than the world's, in parts per million.
+    /// Drift of its clocks against the world, in parts per million.
     pub(super) drift_ppm: i64,
-    /// How far its clocks are from the world's.
+    /// Offset of its clocks to the world.
     pub(super) offset_ns: u64,
-    /// How much faster its raw clock runs than its boot clock, in parts per million, and since when.
+    /// Drift of its raw clock against its boot clock in parts per million, and its start.
     pub(super) slew_ppm: u64,
     pub(super) slewed_from_ns: u64,
-    /// How long its raw clock stood still while the machine slept.
+    /// Time that its raw clock stood still while the machine slept.
     pub(super) slept_ns: u64,
-    /// How far its wall clock is from the world's.
+    /// Offset of its wall clock to the world.
     pub(super) wall_us: i64,
 }
 
 impl Process {
-    /// A process whose clocks are so far ahead of the world's.
+    /// A process with this offset.
     pub(super) fn ahead_by(offset_ns: u64) -> Self {
         Self { offset_ns, ..Self::default() }
     }
@@ -34,7 +34,7 @@ impl Process {
         Time { boot_ns, raw_ns: boot_ns - self.slept_ns + ahead }
     }
 
-    /// When its raw clock will have run on by so much, in the world's time.
+    /// The time of the world at which its raw clock has advanced by this much.
     pub(super) fn world_ns(&self, raw_ns: u64) -> u64 {
         let rate = u128::from((1_000_000 + self.drift_ppm).unsigned_abs().max(1));
         let slewed = u128::from(1_000_000 + self.slew_ppm);

@@ -1,10 +1,10 @@
-//! A program: what a user of locks does, step by step, and what it believes while it does it.
+//! A program: the steps of a user of locks, and their belief at each.
 
+mod acquire_mode;
 mod asking;
 mod done;
 mod got;
 mod term;
-mod wish;
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -12,16 +12,16 @@ use std::sync::Arc;
 use futures_util::future::select;
 use tenure_core::{Error, Locks, Loss, Result, Runtime as _, SHARE_OF_MAX, Share};
 
+use self::acquire_mode::AcquireMode;
 use self::done::Done;
 use self::got::{Got, Part};
-use self::wish::Wish;
 use super::plan::{Plan, Use};
 use super::referee::{Believer, Referee};
 use super::trouble::part;
 use super::{SimHost, World};
 use crate::sim::holder::Client;
 
-/// Whose locks a program uses.
+/// The locks of a program.
 #[derive(Clone)]
 pub(super) enum Player {
     Tenure(Locks),
@@ -31,9 +31,7 @@ pub(super) enum Player {
 impl Player {
     pub(super) fn with_owner(&self, name: &str) -> Self {
         match self {
-            Self::Tenure(locks) => {
-                Self::Tenure(locks.with_owner(name).expect("the story's names are short"))
-            }
+            Self::Tenure(locks) => Self::Tenure(locks.with_owner(name).expect("the name is short")),
             other @ Self::Other(_) => other.clone(),
         }
     }
@@ -49,13 +47,13 @@ pub(super) struct Program {
 
 pub(super) fn start(program: Program) -> Done {
     let done = Done::default();
-    let (host, told) = (program.host.clone(), done.clone());
+    let (host, end) = (program.host.clone(), done.clone());
     host.spawn(Box::pin(async move {
         for _ in 0..program.plan.steps {
-            program.step(&told).await;
+            program.step(&end).await;
         }
-        program.referee.note(|| format!("{} is done", program.name));
-        told.set();
+        program.referee.note(|| format!("{} has ended", program.name));
+        end.set();
     }));
     done
 }
@@ -73,50 +71,50 @@ impl Program {
         self.host.sleep(part(self.world(), self.plan.ttl)).await;
         let at = self.world().random() % self.plan.keys.len() as u64;
         let (key, kind) = &self.plan.keys[usize::try_from(at).unwrap_or(0)];
-        let wish = self.wish();
-        self.referee.note(|| format!("{} asks for {key} ({wish:?})", self.name));
-        done.wait_for(format!("{key} ({wish:?})"));
-        if let (Player::Tenure(locks), Use::Mutex, Wish::Ever) = (&self.player, *kind, wish)
+        let mode = self.mode();
+        self.referee.note(|| format!("{} asks for {key} ({mode:?})", self.name));
+        done.wait_for(format!("{key} ({mode:?})"));
+        if let (Player::Tenure(locks), Use::Mutex, AcquireMode::Ever) = (&self.player, *kind, mode)
             && self.one_in(5)
         {
             return self.lead(locks, key).await;
         }
-        match self.ask(key, *kind, wish).await {
+        match self.ask(key, *kind, mode).await {
             Ok(Some(got)) => self.hold(got).await,
-            Ok(None) => self.referee.note(|| format!("{} goes without {key}", self.name)),
-            // A store need not answer sooner than a message takes, a few times over.
+            Ok(None) => self.referee.note(|| format!("{} gave up waiting for {key}", self.name)),
+            // A store need not answer within a few times that a message takes.
             Err(error) => {
-                let brief = matches!(wish, Wish::Within(time) if time < self.plan.ttl / 20);
+                let brief = matches!(mode, AcquireMode::Within(time) if time < self.plan.ttl / 20);
                 self.hear(&error, brief && error.is_retryable());
             }
         }
     }
 
-    fn wish(&self) -> Wish {
+    fn mode(&self) -> AcquireMode {
         let time = part(self.world(), self.plan.ttl * 3);
         match self.world().random() % 6 {
-            0 => Wish::Try,
-            1 => Wish::Within(time),
-            2 => Wish::Dropped(time),
-            _ => Wish::Ever,
+            0 => AcquireMode::Try,
+            1 => AcquireMode::Within(time),
+            2 => AcquireMode::Dropped(time),
+            _ => AcquireMode::Ever,
         }
     }
 
-    /// An error that is no fault of the holder's where something may be in trouble.
+    /// Reports an error. It is excused while there may be faults.
     fn hear(&self, error: &Error, excused: bool) {
         let calm = self.plan.trouble.is_none();
-        self.referee.hear_error(&self.name, error, calm && !excused);
+        self.referee.report_error(&self.name, error, calm && !excused);
     }
 
-    /// Holds for a while, as long as it believes.
+    /// Holds for a while, as long as it believes to hold.
     async fn hold(&self, mut got: Got) {
         let parts = got.parts();
         let numbers: Vec<u64> = parts.iter().map(|part| self.announce(part)).collect();
         let turns = 1 + self.world().random() % 6;
         for _ in 0..turns {
             let nap = self.host.sleep(part(self.world(), self.plan.ttl / 2));
-            let told = pin!(parts[0].view.lost());
-            select(told, nap).await;
+            let lost = pin!(parts[0].view.lost());
+            select(lost, nap).await;
             if let Err(error) = self.look(&parts) {
                 self.hear(&error, error.loss() == Some(Loss::HeldTooLong));
                 break;
@@ -152,18 +150,18 @@ impl Program {
         let (who, key) = (self.name.clone(), part.key.clone());
         self.host.spawn(Box::pin(async move {
             view.lost().await;
-            referee.note(|| format!("{who} is told that {key} is lost"));
+            referee.note(|| format!("{who} is notified that {key} is lost"));
             if view.check().is_ok() {
                 referee.object(format!(
-                    "{who} was told that {key} is lost, and believes all the same"
+                    "{who} was notified that {key} is lost, and still believes to hold it"
                 ));
             }
         }));
         number
     }
 
-    /// Is it still held? If so, it works under the lock: at this very moment, and by a write that
-    /// reaches the guarded resource some time later.
+    /// Checks the lock. If it is held, works under it: at this moment, and by a write that reaches
+    /// the resource later.
     fn look(&self, parts: &[Part]) -> Result<()> {
         for part in parts {
             part.view.check()?;
@@ -189,19 +187,19 @@ impl Program {
         }));
     }
 
-    /// Something to do with what is held, now and then. `None`: it is held no more.
+    /// Sometimes uses a method of the guard. `None`: it is not held any more.
     async fn occupy(&self, got: Got, numbers: &[u64]) -> Option<Got> {
         let hear = |error: &Error| self.hear(error, error.loss().is_some());
         match got {
             Got::Write(guard) if self.one_in(3) => {
                 self.referee.note(|| format!("{} downgrades", self.name));
-                // Whoever is about to read only must not count on writing any more.
+                // A holder that becomes a reader must not rely on writing any more.
                 for number in numbers {
                     self.referee.shrink(*number, 1);
                 }
                 match guard.downgrade().await {
                     Ok(guard) => {
-                        let share = Share::new(1, SHARE_OF_MAX).expect("a reader's");
+                        let share = Share::new(1, SHARE_OF_MAX).expect("the share is valid");
                         Some(Got::One(guard, share))
                     }
                     Err(error) => {
@@ -238,7 +236,7 @@ impl Program {
         match got.release().await {
             Ok(()) if believed => {}
             Ok(()) => self.referee.object(format!(
-                "{} had lost {}, and its release claims that it was held",
+                "{} had lost {}, but its release reports success",
                 self.name, parts[0].key
             )),
             Err(error) => self.hear(&error, !believed || error.loss().is_some()),

@@ -1,4 +1,4 @@
-//! The referee: it sees what everybody believes and what the stores know, at one moment of the world.
+//! The referee compares the belief of every holder with the stores, at one moment of the world.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,7 @@ use super::World;
 use crate::fault::{Asked, Verb};
 use crate::sim::holder::View;
 
-/// More questions than this at one moment come from a loop that never ends.
+/// Maximum requests at one moment; more are an endless loop.
 const QUESTIONS_PER_MOMENT_MAX: u32 = 20_000;
 
 /// Clones are the same referee.
@@ -27,29 +27,29 @@ struct Ledger {
     believers: BTreeMap<u64, Believer>,
     made: u64,
     keys: BTreeMap<String, Record>,
-    /// The tickets that their owners have given back or given up.
+    /// Tickets that their owners released or gave up.
     left: BTreeSet<TicketId>,
     moment: Duration,
     questions: u32,
     violation: Option<String>,
     log: Option<Vec<String>>,
-    tally: Tallied,
+    counts: Counts,
 }
 
-/// What happened in a story, counted.
+/// The counts of a story.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tallied {
-    /// Locks that were granted.
+pub struct Counts {
+    /// Granted locks.
     pub grants: u64,
     /// Locks that were lost while they were held.
     pub losses: u64,
-    /// Questions that ended in an error.
+    /// Requests that ended in an error.
     pub errors: u64,
     /// Writes that a fence refused.
     pub refused: u64,
 }
 
-/// Somebody who was granted a lock.
+/// A holder of a granted lock.
 pub(super) struct Believer {
     pub(super) who: String,
     pub(super) key: String,
@@ -58,18 +58,18 @@ pub(super) struct Believer {
     pub(super) token: u64,
     pub(super) id: TicketId,
     pub(super) view: Arc<dyn View>,
-    /// Its work is to be stopped before its ticket is given back.
+    /// Its work must stop before its ticket is released.
     pub(super) works: bool,
 }
 
-/// What was seen of a key.
+/// The observations of a key.
 #[derive(Default)]
 struct Record {
     last: u64,
     last_exclusive: u64,
-    /// The highest token that the guarded resource has seen.
+    /// The highest token that the resource has accepted.
     fence: u64,
-    /// Those who were told that they had lost it: it is never un-told.
+    /// Holders that were notified of a loss, which is final.
     lost: Vec<(String, Arc<dyn View>)>,
 }
 
@@ -79,7 +79,7 @@ impl Referee {
         Self { world, stores: Arc::new(stores), ledger: Arc::new(Mutex::new(ledger)) }
     }
 
-    /// Writes into the log, if there is one.
+    /// Adds a line to the log, if there is one.
     pub(super) fn note(&self, line: impl FnOnce() -> String) {
         let passed = self.world.passed();
         if let Some(log) = self.ledger().log.as_mut() {
@@ -87,7 +87,7 @@ impl Referee {
         }
     }
 
-    /// Something happened that must never happen. The first such thing is what counts.
+    /// Reports a violation. The first one is kept.
     pub(super) fn object(&self, sentence: String) {
         self.note(|| format!("VIOLATION: {sentence}"));
         self.ledger().violation.get_or_insert(sentence);
@@ -97,19 +97,19 @@ impl Referee {
         self.ledger().violation.clone()
     }
 
-    pub(super) fn tally(&self, change: impl FnOnce(&mut Tallied)) {
-        change(&mut self.ledger().tally);
+    pub(super) fn count(&self, change: impl FnOnce(&mut Counts)) {
+        change(&mut self.ledger().counts);
     }
 
-    pub(super) fn tallied(&self) -> Tallied {
-        self.ledger().tally
+    pub(super) fn counts(&self) -> Counts {
+        self.ledger().counts
     }
 
     pub(super) fn take_log(&self) -> Vec<String> {
         self.ledger().log.take().unwrap_or_default()
     }
 
-    /// Somebody was granted a lock; the number says who, from now on.
+    /// Adds a holder, and returns its number.
     pub(super) fn grant(&self, believer: Believer) -> u64 {
         let Believer { ref who, ref key, take, of, token, .. } = believer;
         self.note(|| format!("{who} is granted {key} ({take}/{of}) with the token {token}"));
@@ -117,7 +117,7 @@ impl Referee {
         let exclusive = take == of;
         let who = who.clone();
         let mut ledger = self.ledger();
-        ledger.tally.grants += 1;
+        ledger.counts.grants += 1;
         let record = ledger.keys.entry(key.clone()).or_default();
         let last = if exclusive { record.last } else { record.last_exclusive };
         record.last = record.last.max(token);
@@ -128,7 +128,7 @@ impl Referee {
         let number = ledger.made;
         ledger.believers.insert(number, believer);
         drop(ledger);
-        // Semaphores are served in order, but answers may overtake each other.
+        // Semaphores are served in order, but replies may overtake each other.
         if token <= last && (exclusive || of > 1_000_000) {
             self.object(format!("{who} was granted {key} with the token {token} after {last}"));
         }
@@ -136,34 +136,34 @@ impl Referee {
         number
     }
 
-    /// Its work has begun, and must have ended when its ticket is given back.
+    /// Notes the start of work, which must end before the ticket is released.
     pub(super) fn begin_work(&self, number: u64) {
         if let Some(believer) = self.ledger().believers.get_mut(&number) {
             believer.works = true;
         }
     }
 
-    /// It now takes less.
+    /// Reduces its share.
     pub(super) fn shrink(&self, number: u64, take: u32) {
         if let Some(believer) = self.ledger().believers.get_mut(&number) {
             believer.take = take;
         }
     }
 
-    /// It is over: given back, or lost.
+    /// Ends it: released, or lost.
     pub(super) fn end(&self, number: u64) {
         let believer = self.ledger().believers.remove(&number);
         let Some(believer) = believer else { return };
         if believer.view.check().is_ok() {
             return;
         }
-        self.tally(|tally| tally.losses += 1);
+        self.count(|counts| counts.losses += 1);
         let mut ledger = self.ledger();
         let record = ledger.keys.entry(believer.key).or_default();
         record.lost.push((believer.who, believer.view));
     }
 
-    /// Looks at everyone who may believe to hold this key, at this moment.
+    /// Checks all holders that may believe to hold this key, at this moment.
     pub(super) fn look(&self, key: &str) {
         let believers: Vec<_> = {
             let ledger = self.ledger();
@@ -171,25 +171,25 @@ impl Referee {
             of_key.map(|b| (b.who.clone(), b.take, b.of, b.token, b.id, b.view.clone())).collect()
         };
         let mut sum = 0;
-        let mut who_believe = Vec::new();
+        let mut shown = Vec::new();
         for (who, take, of, token, id, view) in believers {
             if view.check().is_err() {
                 continue;
             }
             sum += u64::from(take);
-            who_believe.push(format!("{who} ({take}/{of}, token {token})"));
+            shown.push(format!("{who} ({take}/{of}, token {token})"));
             if sum > u64::from(of) {
-                self.object(format!("{key} is held by {} at once", who_believe.join(" and ")));
+                self.object(format!("{key} is held by {} at once", shown.join(" and ")));
             }
             self.compare_with_stores(key, &who, token, id);
         }
         self.see_that_losses_stay(key);
     }
 
-    /// Who believes is served by a majority of the stores, at the same moment. What id and number the
-    /// stores of a quorum know it by is the quorum's own affair; they know its owner.
+    /// Checks that a majority of the stores serves the holder at the same moment. The stores of a
+    /// quorum may know it by another id and token, but they know its owner.
     fn compare_with_stores(&self, key: &str, who: &str, token: u64, id: TicketId) {
-        let key = Key::new(key).expect("the story names its keys");
+        let key = Key::new(key).expect("the key is valid");
         let votes = self.stores.iter().filter(|store| {
             let line = store.line(&key).now_or_never().and_then(Result::ok).unwrap_or_default();
             line.iter().any(|(ticket, place)| {
@@ -202,7 +202,7 @@ impl Referee {
         });
         if votes.count() <= self.stores.len() / 2 {
             self.object(format!(
-                "{who} believes to hold {key} with the token {token}, and the store knows nothing of it"
+                "{who} believes to hold {key} with the token {token}, but the store does not serve it"
             ));
         }
     }
@@ -212,12 +212,14 @@ impl Referee {
             self.ledger().keys.get(key).map(|record| record.lost.clone()).unwrap_or_default();
         for (who, view) in lost {
             if view.check().is_ok() {
-                self.object(format!("{who} was told that {key} is lost, and believes again"));
+                self.object(format!(
+                    "{who} was notified that {key} is lost, and believes again to hold it"
+                ));
             }
         }
     }
 
-    /// A write reaches the guarded resource.
+    /// A write reaches the resource.
     pub(super) fn write(&self, who: &str, key: &str, token: u64, view: &dyn View) {
         let believes = view.check().is_ok();
         let mut ledger = self.ledger();
@@ -227,7 +229,7 @@ impl Referee {
         if token >= fence {
             return;
         }
-        ledger.tally.refused += 1;
+        ledger.counts.refused += 1;
         drop(ledger);
         self.note(|| {
             format!("the write of {who} to {key} with {token} is refused: {fence} came before")
@@ -239,8 +241,8 @@ impl Referee {
         }
     }
 
-    /// Sees every question before it is sent.
-    pub(super) fn overhear(&self, who: &str, asked: Asked<'_>) {
+    /// Observes each request before it is sent.
+    pub(super) fn observe(&self, who: &str, asked: Asked<'_>) {
         self.count_question(who, asked);
         let Some(id) = asked.id() else { return };
         let mut ledger = self.ledger();
@@ -251,10 +253,10 @@ impl Referee {
         }
         drop(ledger);
         if asked.verb == Verb::Renew && has_left {
-            self.object(format!("{who} renews a ticket that it has given back"));
+            self.object(format!("{who} renews a ticket that it released"));
         }
         if asked.verb == Verb::Leave && works {
-            self.object(format!("{who} gives up its seat, and its work goes on"));
+            self.object(format!("{who} gives up its seat, but its work continues"));
         }
     }
 
@@ -267,16 +269,16 @@ impl Referee {
         drop(ledger);
         assert!(
             questions < QUESTIONS_PER_MOMENT_MAX,
-            "{who} asks for ever, and time does not go on: {asked:?} (seed {})",
+            "{who} repeats {asked:?} without end while time stands still (seed {})",
             self.world.seed()
         );
     }
 
-    /// What is left in the lines of the stores.
+    /// Returns the tickets that are left in the stores.
     pub(super) fn left_behind(&self, keys: impl Iterator<Item = String>) -> Vec<String> {
         let mut found = Vec::new();
         for key in keys {
-            let name = Key::new(&key).expect("the story names its keys");
+            let name = Key::new(&key).expect("the key is valid");
             for store in self.stores.iter() {
                 let line = store.line(&name).now_or_never().and_then(Result::ok);
                 let tickets = line.map_or(0, |line| line.len());
@@ -288,13 +290,13 @@ impl Referee {
         found
     }
 
-    /// An error that no network can excuse.
-    pub(super) fn hear_error(&self, who: &str, error: &tenure_core::Error, calm: bool) {
-        self.tally(|tally| tally.errors += 1);
-        self.note(|| format!("{who} is told: {error}"));
+    /// Reports an error that no fault of the network excuses.
+    pub(super) fn report_error(&self, who: &str, error: &tenure_core::Error, calm: bool) {
+        self.count(|counts| counts.errors += 1);
+        self.note(|| format!("{who} gets the error: {error}"));
         let excused = matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Lost);
         if calm || !excused {
-            self.object(format!("{who} was told without a reason: {error}"));
+            self.object(format!("{who} got an error without a fault: {error}"));
         }
     }
 

@@ -1,4 +1,5 @@
-//! A story: from a seed a world of clients, troubles and programs, and whether every promise was kept in it.
+//! A story: a world of clients, faults and programs from a seed, and whether every promise was
+//! kept.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,28 +10,28 @@ use tenure_core::{Locks, Memory, Runtime};
 
 use super::plan::Plan;
 use super::program::{Player, Program};
-use super::referee::{Referee, Tallied};
+use super::referee::{Counts, Referee};
 use super::trouble::{Target, trouble};
 use super::{SimHost, World};
 use crate::fault::{Distant, Network, Spied};
 use crate::sim::holder::Holder;
 
-/// How a story ended.
+/// The result of a story.
 #[derive(Clone, Debug)]
 pub struct Ending {
-    /// The seed it came from.
+    /// Its seed.
     pub seed: u64,
-    /// What happened, counted.
-    pub tallied: Tallied,
-    /// How long it took, in its own world.
+    /// Its counts.
+    pub counts: Counts,
+    /// Its duration in simulated time.
     pub passed: Duration,
-    /// What happened, line by line, if that was asked for.
+    /// Its log, if that was requested.
     pub log: Vec<String>,
     /// The promise that was broken, if one was.
     pub violation: Option<String>,
 }
 
-/// A story that can be played.
+/// The options of a story.
 #[derive(Clone, Default)]
 pub struct Tale {
     holder: Option<Arc<dyn Holder>>,
@@ -38,31 +39,32 @@ pub struct Tale {
 }
 
 impl Tale {
-    /// Stories about Tenure's own holders, with everything they can do.
+    /// Stories of Tenure's own holders, with all their methods.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Stories about somebody else's holders, who know mutexes only.
+    /// Stories of another library, whose holders have mutexes only.
     #[must_use]
     pub fn of(holder: Arc<dyn Holder>) -> Self {
         Self { holder: Some(holder), keeps_log: false }
     }
 
-    /// Writes down what happens.
+    /// Keeps a log.
     #[must_use]
     pub fn with_log(mut self) -> Self {
         self.keeps_log = true;
         self
     }
 
-    /// Plays the story of this seed.
+    /// Runs the story of this seed.
     pub fn play(&self, seed: u64) -> Ending {
         let plan = Arc::new(Plan::of(seed, self.holder.is_some()));
-        World::run(seed, |world| tell(world, plan, self.clone()))
+        World::run(seed, |world| run(world, plan, self.clone()))
     }
 
-    /// Plays the story of this seed and panics, with the way to play it again, if a promise is broken.
+    /// Runs the story of this seed. Panics, with the command that replays it, if a promise is
+    /// broken.
     pub fn check(&self, seed: u64) -> Ending {
         let ending = self.play(seed);
         assert!(ending.violation.is_none(), "{ending}");
@@ -75,7 +77,7 @@ impl fmt::Display for Ending {
         for line in &self.log {
             writeln!(f, "{line}")?;
         }
-        let Tallied { grants, losses, errors, refused } = self.tallied;
+        let Counts { grants, losses, errors, refused } = self.counts;
         writeln!(
             f,
             "seed {}: {:?} passed; {grants} grants, {losses} losses, {errors} errors, {refused} writes refused",
@@ -85,22 +87,22 @@ impl fmt::Display for Ending {
             None => write!(f, "every promise was kept"),
             Some(violation) => write!(
                 f,
-                "BROKEN: {violation}\nplay it again: cargo run --release -p tenure-conformance --example sim -- --seed {}",
+                "BROKEN: {violation}\nreplay it: cargo run --release -p tenure-conformance --example sim -- --seed {}",
                 self.seed
             ),
         }
     }
 }
 
-/// One node of the store: where it lives, and what it keeps.
+/// One node of the store: its process, and its data.
 struct Node {
     host: Arc<SimHost>,
     memory: Memory,
-    /// Where those stand in line who wait for a quorum: nothing is decided there.
+    /// The line of the waiters of a quorum, which decides nothing.
     turns: Memory,
 }
 
-async fn tell(world: World, plan: Arc<Plan>, tale: Tale) -> Ending {
+async fn run(world: World, plan: Arc<Plan>, tale: Tale) -> Ending {
     let nodes = open_stores(&world, &plan);
     let stores = nodes.iter().map(|node| node.memory.clone()).collect();
     let referee = Referee::new(world.clone(), stores, tale.keeps_log);
@@ -113,8 +115,8 @@ async fn tell(world: World, plan: Arc<Plan>, tale: Tale) -> Ending {
         let networks: Vec<_> = nodes.iter().map(|_| Network::new(plan.weather)).collect();
         let engine = engine(&plan, &host, &nodes, &networks).await;
         let name = format!("c{number}");
-        let (onlooker, who) = (referee.clone(), name.clone());
-        let engine = Spied::new(engine, move |asked| onlooker.overhear(&who, asked));
+        let (observer, who) = (referee.clone(), name.clone());
+        let engine = Spied::new(engine, move |asked| observer.observe(&who, asked));
         let player = match &tale.holder {
             None => Player::Tenure(Locks::on(engine, host.clone())),
             Some(holder) => Player::Other(holder.connect(AnyEngine::new(engine), host.clone())),
@@ -135,7 +137,7 @@ async fn tell(world: World, plan: Arc<Plan>, tale: Tale) -> Ending {
     stage.play(programs).await
 }
 
-/// Everything there is while a story is played.
+/// The parts of a running story.
 struct Stage {
     world: World,
     plan: Arc<Plan>,
@@ -173,7 +175,7 @@ impl Stage {
         self.targets.iter().any(|target| target.dead && Arc::ptr_eq(&target.host, host))
     }
 
-    /// Waits until the programs are done, far longer than they may take.
+    /// Waits until the programs have ended, for far longer than they may take.
     async fn finish(&self, is_done: impl Fn() -> bool) {
         let host = self.world.store();
         for _ in 0..2_000 {
@@ -184,7 +186,7 @@ impl Stage {
         }
     }
 
-    /// Nothing is left behind, but for what was under way and what dies by itself.
+    /// Checks that nothing is left behind, except pending requests and tickets that expire.
     async fn expect_empty_lines(&self) {
         if self.referee.violation().is_some() {
             return;
@@ -192,7 +194,7 @@ impl Stage {
         let host = self.world.store();
         let names = || self.plan.keys.iter().map(|(name, _)| name.clone());
         let within = match self.plan.trouble {
-            // Nobody died, and nothing is under way that could still come into a line.
+            // No client died, and no pending request can join a line.
             None => self.plan.ttl / 2,
             Some(_) => self.plan.ttl * 3 + self.plan.weather.late_by * 2 + Duration::from_secs(6),
         };
@@ -210,7 +212,7 @@ impl Stage {
     fn end(self) -> Ending {
         Ending {
             seed: self.plan.seed,
-            tallied: self.referee.tallied(),
+            counts: self.referee.counts(),
             passed: self.world.passed(),
             log: self.referee.take_log(),
             violation: self.referee.violation(),
@@ -228,7 +230,7 @@ fn open_stores(world: &World, plan: &Plan) -> Vec<Node> {
     (0..plan.nodes).map(open).collect()
 }
 
-/// Any two clocks stay within the one percent that is promised.
+/// Any two clocks stay within the promised one percent.
 fn drift(world: &World) -> i64 {
     i64::try_from(world.random() % 9_001).unwrap_or(0) - 4_500
 }
@@ -256,8 +258,8 @@ async fn engine(
     let engine = if stores.len() == 1 {
         stores.remove(0)
     } else {
-        let quorum =
-            Quorum::new(stores, host.clone(), plan.ttl / 20).expect("there are three or more");
+        let quorum = Quorum::new(stores, host.clone(), plan.ttl / 20)
+            .expect("a quorum has three stores or more");
         let turns = if plan.turns { far(|node| &node.turns) } else { Vec::new() };
         AnyEngine::new(quorum.with_turns(turns))
     };
@@ -271,7 +273,7 @@ async fn wrapped(plan: &Plan, host: &Arc<SimHost>, mut engine: AnyEngine) -> Any
     }
     if plan.wraps.hosted {
         let made = OnRuntime::make(home, async move { Ok(engine) }).await;
-        engine = AnyEngine::new(made.expect("a simulated process can be reached"));
+        engine = AnyEngine::new(made.expect("the runtime of a simulated process runs"));
     }
     engine
 }

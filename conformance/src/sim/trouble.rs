@@ -1,4 +1,5 @@
-//! Trouble: pauses, sleeping machines, partitions, storms, set clocks, operators who break tickets, deaths.
+//! The faults of a story: pauses, sleeping machines, partitions, lossy networks, stepped clocks,
+//! broken tickets, deaths.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,17 +12,17 @@ use super::referee::Referee;
 use super::{SimHost, World};
 use crate::fault::{Network, Weather};
 
-/// A client as trouble sees it.
+/// A client, as a target of faults.
 pub(super) struct Target {
     pub(super) name: String,
     pub(super) host: Arc<SimHost>,
-    /// To each store.
+    /// Its network to each store.
     pub(super) networks: Vec<Network>,
-    /// It never goes on.
+    /// It is dead.
     pub(super) dead: bool,
 }
 
-/// Makes trouble for so long, and then leaves everything in order that is still alive.
+/// Injects faults for this time, and then heals all that is still alive.
 pub(super) async fn trouble(
     world: &World,
     referee: &Referee,
@@ -104,7 +105,8 @@ impl Troubled<'_> {
             ..self.plan.weather
         };
         let (networks, before) = (self.some_networks(), self.plan.weather);
-        self.referee.note(|| format!("a storm begins around {} for {time:?}", self.client.name));
+        self.referee
+            .note(|| format!("the network of {} loses messages for {time:?}", self.client.name));
         for network in &networks {
             network.set(weather);
         }
@@ -126,7 +128,7 @@ impl Troubled<'_> {
         }
     }
 
-    /// The networks to the only store, or to a few: most of a quorum's can always be reached.
+    /// The networks to the only store, or to a minority of a quorum.
     fn some_networks(&self) -> Vec<Network> {
         let all = &self.client.networks;
         let few = if all.len() == 1 { 1 } else { (all.len() - 1) / 2 };
@@ -146,7 +148,7 @@ impl Troubled<'_> {
 
 fn break_a_ticket(world: &World, referee: &Referee, plan: &Plan, stores: &[Memory]) {
     let (name, _) = &plan.keys[pick(world, plan.keys.len())];
-    let key = Key::new(name).expect("the story names its keys");
+    let key = Key::new(name).expect("the key is valid");
     let line = stores[0].line(&key).now_or_never().and_then(Result::ok).unwrap_or_default();
     if line.is_empty() {
         return;
@@ -154,7 +156,7 @@ fn break_a_ticket(world: &World, referee: &Referee, plan: &Plan, stores: &[Memor
     let at = pick(world, line.len());
     referee.note(|| format!("an operator breaks ticket {} of {} of {name}", at + 1, line.len()));
     for store in stores {
-        let _left = store.leave(&line[at].0, LeaveMode::Graceful).now_or_never();
+        let _ = store.leave(&line[at].0, LeaveMode::Graceful).now_or_never();
     }
 }
 
@@ -163,7 +165,7 @@ fn pick(world: &World, count: usize) -> usize {
     usize::try_from(world.random() % count).unwrap_or(0)
 }
 
-/// Some part of this time.
+/// A random part of this time.
 pub(super) fn part(world: &World, of: Duration) -> Duration {
     let part = u32::try_from(world.random() % 1000).unwrap_or(0) + 1;
     of / 1000 * part

@@ -1,7 +1,7 @@
-//! A world in which time, chance and the order of things come from a seed.
+//! A simulated world: its time, random numbers and the order of its tasks come from a seed.
 //!
-//! One thread polls every task. When none can go on, time jumps to the next timer: an hour of leases
-//! passes in a millisecond, and the same seed gives the same hour again.
+//! One thread polls every task. When none can run, time jumps to the next timer: an hour of leases
+//! takes a millisecond, and the same seed repeats the same hour.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -15,10 +15,10 @@ use tenure_core::BoxFuture;
 use super::chance::Chance;
 use super::process::Process;
 
-/// The store's own process: the first one of every world.
+/// The process of the store, the first of every world.
 pub const STORE: usize = 0;
 
-/// More steps than this at one moment are a loop that never ends.
+/// Maximum steps at one moment; more are an endless loop.
 const STEPS_PER_MOMENT_MAX: u32 = 1_000_000;
 
 /// A simulated world. Clones are the same world.
@@ -28,14 +28,14 @@ pub struct World(Arc<Mutex<State>>);
 pub(super) struct State {
     seed: u64,
     pub(super) chance: Chance,
-    /// Nanoseconds that have passed, machine awake or asleep.
+    /// Nanoseconds since the start, whether machines are awake or asleep.
     pub(super) passed_ns: u64,
     pub(super) tasks: BTreeMap<u64, Task>,
     pub(super) tasks_made: u64,
-    /// How many steps there were since time last went on.
+    /// Steps since time last advanced.
     steps: u32,
     pub(super) ready: BTreeSet<u64>,
-    /// What wakes when, and for which process.
+    /// The wakers and processes, by time.
     pub(super) timers: BTreeMap<(u64, u64), (usize, Waker)>,
     pub(super) timers_made: u64,
     pub(super) processes: Vec<Process>,
@@ -48,8 +48,8 @@ pub(super) struct Task {
 }
 
 impl World {
-    /// Runs `story` in a world of this seed. Panics, with the seed, if nothing can happen any more
-    /// before the story has ended.
+    /// Runs `story` in a world of this seed. Panics, with the seed, if no task can run before the
+    /// story has ended.
     pub fn run<F, T>(seed: u64, story: impl FnOnce(Self) -> F) -> T
     where
         F: Future<Output = T>,
@@ -71,22 +71,22 @@ impl World {
         ended
     }
 
-    /// The seed that everything came from.
+    /// The seed.
     pub fn seed(&self) -> u64 {
         self.state().seed
     }
 
-    /// A number from the seed.
+    /// A random number.
     pub fn random(&self) -> u64 {
         self.state().chance.next()
     }
 
-    /// True so many times in a thousand.
+    /// True with this probability per thousand.
     pub fn chance(&self, per_mille: u64) -> bool {
         self.random() % 1000 < per_mille
     }
 
-    /// How long the world has been running.
+    /// Time since the start.
     pub fn passed(&self) -> Duration {
         Duration::from_nanos(self.state().passed_ns)
     }
@@ -104,11 +104,11 @@ impl World {
                 return output;
             }
             let moved = woken.0.load(Ordering::Relaxed) || self.step() || self.jump();
-            assert!(moved, "nothing can happen any more (seed {})", self.seed());
+            assert!(moved, "no task can run any more (seed {})", self.seed());
         }
     }
 
-    /// Polls one task that can go on, any of them.
+    /// Polls one random task that can run.
     fn step(&self) -> bool {
         let Some((id, mut future)) = self.take_ready() else { return false };
         let waker = Waker::from(Arc::new(TaskWaker { world: self.clone(), id }));
@@ -130,7 +130,7 @@ impl World {
         state.steps += u32::from(!free.is_empty());
         assert!(
             state.steps < STEPS_PER_MOMENT_MAX,
-            "time does not go on any more: somebody asks for ever (seed {})",
+            "time stands still: a task runs without end (seed {})",
             state.seed
         );
         let pick = usize::try_from(state.chance.next()).unwrap_or(0).checked_rem(free.len())?;
@@ -140,7 +140,7 @@ impl World {
         Some((id, future))
     }
 
-    /// Nobody can go on: on to the next timer.
+    /// Jumps to the next timer, because no task can run.
     fn jump(&self) -> bool {
         let mut state = self.state();
         let due = state.timers.iter().find(|(_, (process, _))| !state.processes[*process].paused);
@@ -155,7 +155,7 @@ impl World {
         true
     }
 
-    /// Drops what is left, outside of the lock: dropping may wake and spawn.
+    /// Drops the remaining tasks, outside of the lock, because a drop may wake and spawn.
     fn end(&self) {
         let tasks = std::mem::take(&mut self.state().tasks);
         drop(tasks);
@@ -190,7 +190,7 @@ impl Wake for TaskWaker {
     }
 }
 
-/// Tells whether the story itself can go on.
+/// A waker that notes whether the story itself can run.
 #[derive(Default)]
 struct StoryWaker(AtomicBool);
 

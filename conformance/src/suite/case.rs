@@ -1,19 +1,19 @@
-//! A case: one sentence that must be true of every engine, and the story that shows it.
+//! A case: a statement that must hold for every engine, and the function that checks it.
 
 use std::fmt;
 use std::pin::Pin;
 
 use crate::Arena;
 
-/// A story in which the sentence is shown; it panics where the sentence is not true.
+/// The function that checks the statement, and panics if it does not hold.
 pub type Story = for<'a> fn(&'a Arena) -> Pin<Box<dyn Future<Output = ()> + 'a>>;
 
-/// One case. Its name is a chapter and the sentence, with underscores.
+/// A case. Its name is a chapter and the statement, with underscores.
 #[derive(Clone, Copy)]
 pub struct Case {
-    /// The chapter and the sentence.
+    /// The chapter and the statement.
     pub name: &'static str,
-    /// The story.
+    /// The function that checks it.
     pub story: Story,
 }
 

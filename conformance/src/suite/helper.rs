@@ -1,8 +1,8 @@
-//! A helper process: it locks what its parent says, so that its parent can kill it.
+//! A helper process, which locks on request, and which its parent can kill.
 //!
-//! The test program starts itself again, with a variable that says where the store is, and asks for the
-//! one test in which the helper begins. They speak in lines: the parent through the helper's input,
-//! the helper through its output, where its lines are marked because the test runner writes there too.
+//! The test program starts itself again with the URL of the store in a variable, and runs the one
+//! test that is the entry point. They exchange lines through the standard input and output of the
+//! helper. The helper marks its lines, because the test runner writes there too.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -12,25 +12,26 @@ use std::time::Duration;
 use tenure_core::blocking::block_on;
 use tenure_core::{ErrorKind, Guard, Locks, Mutex, Result};
 
-/// Where the store is; only a helper has it.
+/// The variable with the URL of the store, set in helpers only.
 const STORE: &str = "TENURE_CONFORMANCE_HELPER";
-/// Marks what a helper says.
+/// The mark of a helper's lines.
 const MARK: &str = "tenure> ";
-/// Life of a ticket that must outlive whatever a busy machine does to its holder.
+/// The ttl of a ticket that must not expire on a busy machine.
 const LONG_TTL: Duration = Duration::from_secs(3600);
-/// Heartbeat of such a ticket: the longest that a waiter waits if it is not rung.
+/// The renewal period of such a ticket: the longest wait of a waiter that misses its notification.
 const LONG_TTL_BEAT: Duration = Duration::from_secs(10);
-/// Time limit of one answer. It ends a hang, and nothing depends on it: a loaded machine is slow.
+/// Time limit of one answer. It ends a hang, and no case depends on it, because a loaded machine is
+/// slow.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// Serves as a helper, if this process was started as one; else it returns at once.
+/// Runs as a helper, if this process was started as one; otherwise returns at once.
 ///
-/// The suite calls it in a test named `helper_process`, with what opens the store.
+/// The suite calls it in a test named `helper_process`, with the function that opens the store.
 pub fn serve<F: Future<Output = Result<Locks>>>(open: impl Fn(String) -> F) {
-    serve_also(open, |_, line| panic!("the helper does not understand {line:?}"));
+    serve_also(open, |_, line| panic!("unknown command of a helper: {line:?}"));
 }
 
-/// The same, for one that also does what only its own tests ask of a holder.
+/// The same, for tests with commands of their own.
 pub fn serve_also<F: Future<Output = Result<Locks>>>(
     open: impl Fn(String) -> F,
     also: impl Fn(&Guard, &str) -> String,
@@ -45,7 +46,7 @@ pub fn serve_also<F: Future<Output = Result<Locks>>>(
     let mut held = None;
     say("ready");
     for line in std::io::stdin().lines() {
-        let line = line.expect("the parent speaks UTF-8");
+        let line = line.expect("the line is UTF-8");
         say(&obey(&locks, &mut held, &line, &also));
     }
 }
@@ -79,26 +80,26 @@ fn obey(
             _ => "lost".to_owned(),
         },
         ["count", key, times, file] => {
-            let times = times.parse().expect("so many times is a number");
+            let times = times.parse().expect("the count is a number");
             count(locks, key, times, file);
             "counted".to_owned()
         }
-        _ => also(held.as_ref().expect("the helper holds something"), line),
+        _ => also(held.as_ref().expect("the helper holds a lock"), line),
     }
 }
 
-/// Locks it. A store that does not answer in time is asked again: the machine may be busy, or this
-/// process was stopped for longer than its ticket lived.
+/// Locks, and retries while the store does not answer: the machine may be busy, or this process was
+/// stopped for longer than its ttl.
 fn locked(mutex: &Mutex) -> Guard {
     loop {
         match block_on(mutex.lock()) {
             Err(error) if matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Lost) => {}
-            locked => return locked.expect("it can be locked"),
+            locked => return locked.expect("the lock is granted"),
         }
     }
 }
 
-/// Reads a number from a file and writes it back plus one, as often as asked, each time under the lock.
+/// Under the lock, reads a number from a file and writes its successor, `times` times.
 fn count(locks: &Locks, key: &str, times: u32, file: &str) {
     let mutex = locks.mutex(key).ttl(LONG_TTL).renew_every(LONG_TTL_BEAT);
     for _ in 0..times {
@@ -107,14 +108,14 @@ fn count(locks: &Locks, key: &str, times: u32, file: &str) {
         let number: u32 = number.parse().expect("the file has a number");
         std::fs::write(file, (number + 1).to_string()).expect("the number can be written");
         match block_on(guard.release()) {
-            // The number is written: it does not matter here when the lock is given back.
+            // The number is written, so the outcome of the release does not matter.
             Err(error) if error.is_retryable() => {}
-            released => released.expect("it was held"),
+            released => released.expect("the lock was held"),
         }
     }
 }
 
-/// The parent's end of a helper, which is killed when this is dropped.
+/// The parent's handle of a helper. Dropping it kills the helper.
 pub struct Helper {
     child: Child,
     answers: Receiver<String>,
@@ -122,7 +123,7 @@ pub struct Helper {
 }
 
 impl Helper {
-    /// Starts a helper for the store that is found by this text; `test` is where it begins.
+    /// Starts a helper for the store of this URL; `test` is its entry point.
     pub fn start(store: &str, test: &str) -> Self {
         let program = std::env::current_exe().expect("this program has a path");
         let mut child = Command::new(program)
@@ -132,8 +133,8 @@ impl Helper {
             .stdout(Stdio::piped())
             .spawn()
             .expect("this program can be started again");
-        let output = child.stdout.take().expect("the output was asked for as a pipe");
-        let input = child.stdin.take().expect("the input was asked for as a pipe");
+        let output = child.stdout.take().expect("the pipe was requested");
+        let input = child.stdin.take().expect("the pipe was requested");
         let (heard, answers) = channel();
         std::thread::spawn(move || {
             for line in BufReader::new(output).lines().map_while(std::result::Result::ok) {
@@ -149,10 +150,10 @@ impl Helper {
         helper
     }
 
-    /// Says a line to it.
+    /// Sends a line.
     pub fn tell(&mut self, line: &str) {
-        writeln!(self.input, "{line}").expect("the helper listens");
-        self.input.flush().expect("the helper listens");
+        writeln!(self.input, "{line}").expect("the helper reads");
+        self.input.flush().expect("the helper reads");
     }
 
     /// Waits for its next line.
@@ -160,39 +161,39 @@ impl Helper {
         self.answers.recv_timeout(PATIENCE).expect("the helper answers")
     }
 
-    /// Waits for it to say which number it holds.
+    /// Waits for the token of its lock.
     pub fn hear_token(&self) -> u64 {
         let answer = self.hear();
-        let token = answer.strip_prefix("held ").expect("the helper holds it");
+        let token = answer.strip_prefix("held ").expect("the helper holds the lock");
         token.parse().expect("a token is a number")
     }
 
-    /// Ends it as `SIGKILL` does: it has no last word.
+    /// Kills it with `SIGKILL`.
     pub fn kill(&mut self) {
         self.child.kill().expect("the helper can be killed");
         self.child.wait().expect("the helper ends");
     }
 
-    /// Stops it where it stands.
+    /// Stops it with `SIGSTOP`.
     pub fn stop(&self) {
         self.signal("-STOP");
         self.wait_until_stopped();
     }
 
-    /// The signal is sent before every thread has stopped.
+    /// Waits until every thread has stopped, which is later than the signal.
     #[cfg(unix)]
     fn wait_until_stopped(&self) {
         use rustix::process::{Pid, WaitOptions, waitpid};
 
         let waited = waitpid(Some(Pid::from_child(&self.child)), WaitOptions::UNTRACED);
         let status = waited.expect("a child can be waited for").map(|(_, status)| status);
-        assert!(status.is_some_and(rustix::process::WaitStatus::stopped), "it stops");
+        assert!(status.is_some_and(rustix::process::WaitStatus::stopped), "the helper stops");
     }
 
     #[cfg(not(unix))]
     fn wait_until_stopped(&self) {}
 
-    /// Lets it go on.
+    /// Continues it with `SIGCONT`.
     pub fn go_on(&self) {
         self.signal("-CONT");
     }
@@ -205,8 +206,8 @@ impl Helper {
 
 impl Drop for Helper {
     fn drop(&mut self) {
-        // It may be dead already, which is as good.
-        let _dead = self.child.kill();
-        let _ended = self.child.wait();
+        // A failure means that it is dead already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }

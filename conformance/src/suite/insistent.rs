@@ -1,4 +1,4 @@
-//! A client that asks again, as the locks of users do: a busy machine makes a store answer late.
+//! A client with retries, as the locks of users: a store on a busy machine answers late.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,12 +6,12 @@ use std::time::Duration;
 use tenure_core::layers::{AnyEngine, Layer, Retry};
 use tenure_core::{Engine as _, Guarantees, Runtime};
 
-/// Pause before the second attempt; each next pause is twice as long.
+/// Pause before the second attempt; each further pause is twice as long.
 const PAUSE: Duration = Duration::from_millis(50);
-/// The pauses of so many attempts are longer than any patience of a case.
+/// Maximum attempts. Their pauses exceed the time limit of each case.
 const ATTEMPTS: u32 = 16;
 
-/// An engine that promises to answer within this time.
+/// An engine with this `answers_within`.
 struct AnswersWithin {
     engine: AnyEngine,
     within: Duration,
@@ -31,14 +31,14 @@ impl Layer for AnswersWithin {
     }
 }
 
-/// Asks again for about this long where an outcome is unknown. What is promised stays the same.
+/// Retries for about `patience` while an outcome is unknown. The guarantees stay the same.
 pub(super) fn insistent(
     engine: AnyEngine,
     host: Arc<dyn Runtime>,
     patience: Duration,
 ) -> AnyEngine {
     let own = engine.guarantees().answers_within;
-    // `Retry` goes on for twice as long as one attempt may take.
+    // `Retry` continues for twice the time of one attempt.
     let patient = AnswersWithin { engine, within: patience / 2 };
     let retry = Retry::new(patient, host, ATTEMPTS, PAUSE);
     AnyEngine::new(AnswersWithin { engine: AnyEngine::new(retry), within: own })

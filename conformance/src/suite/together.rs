@@ -1,4 +1,4 @@
-//! Several tasks at the same time: on threads where time is real, else as the host orders them.
+//! Several parallel tasks: on threads in real time, otherwise in the order of the runtime.
 
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,7 +7,7 @@ use std::task::{Poll, Waker};
 use tenure_core::blocking::block_on;
 use tenure_core::{BoxFuture, Runtime};
 
-/// Each on a thread of its own. A task that panics makes the caller panic.
+/// Runs each on a thread of its own. Panics if a task panics.
 pub(crate) fn on_threads(tasks: Vec<BoxFuture<()>>) {
     let threads: Vec<_> =
         tasks.into_iter().map(|task| std::thread::spawn(move || block_on(task))).collect();
@@ -19,7 +19,7 @@ pub(crate) fn on_threads(tasks: Vec<BoxFuture<()>>) {
     }
 }
 
-/// Each a task of the host.
+/// Runs each as a task of the runtime.
 pub(crate) async fn on_host(host: &dyn Runtime, tasks: Vec<BoxFuture<()>>) {
     let left = Arc::new(Left::new(tasks.len()));
     for task in tasks {
@@ -34,7 +34,7 @@ pub(crate) async fn on_host(host: &dyn Runtime, tasks: Vec<BoxFuture<()>>) {
     assert!(!left.state().failed, "a task panicked");
 }
 
-/// How many tasks have not ended.
+/// The number of unfinished tasks.
 struct Left(Mutex<State>);
 
 struct State {
@@ -62,7 +62,7 @@ impl Left {
     }
 }
 
-/// One task, which counts even if it ends by a panic.
+/// One task, which counts as finished also after a panic.
 struct One {
     left: Arc<Left>,
     done: bool,

@@ -1,4 +1,4 @@
-//! Engines that break the order, the rule, or "twice is once".
+//! Engines that break the order, the rule, or repeated requests.
 
 use tenure_conformance::pause;
 use tenure_core::{
@@ -9,7 +9,7 @@ use tenure_core::{
 use crate::twist::{ghost, place_of, twist};
 
 twist! {
-    /// A release frees whoever holds.
+    /// A release removes any holder.
     ReleasesWithoutLooking {
         async fn leave(&self, ticket: &Ticket, how: LeaveMode) -> Result<LeaveOutcome> {
             let left = self.0.memory.leave(ticket, how).await?;
@@ -25,8 +25,8 @@ twist! {
 }
 
 twist! {
-    /// A renewal brings back what is gone.
-    RenewsTheDead {
+    /// A renewal revives a ticket.
+    RenewsExpiredTickets {
         async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
             let renewed = self.0.memory.renew(ticket).await?;
             if renewed.is_some() || place_of(&self.0.memory, ticket).await?.is_some() {
@@ -37,7 +37,7 @@ twist! {
     }
 }
 
-/// One more than there is, for all capacities for which there is one more.
+/// A capacity of one more, for all capacities that can be larger.
 fn larger(ticket: &Ticket, more: u32) -> Ticket {
     let of = ticket.share.of().saturating_add(more);
     Ticket { share: Share::new(ticket.share.take(), of).unwrap_or(ticket.share), ..ticket.clone() }
@@ -68,7 +68,7 @@ twist! {
 }
 
 twist! {
-    /// It looks whether a ticket fits, and then takes it in: not in one step.
+    /// It checks whether a ticket fits, and then adds it: not in one step.
     LooksBeforeItActs {
         async fn join(&self, ticket: &Ticket, patience: WaitMode) -> Result<Option<Place>> {
             let line = self.0.memory.line(&ticket.key).await?;
@@ -85,7 +85,7 @@ twist! {
 }
 
 twist! {
-    /// Another capacity is made to fit, not refused.
+    /// Another capacity is adapted, not refused.
     MixesCapacities {
         async fn join(&self, ticket: &Ticket, patience: WaitMode) -> Result<Option<Place>> {
             let line = self.0.memory.line(&ticket.key).await?;
@@ -97,8 +97,8 @@ twist! {
 }
 
 twist! {
-    /// Who would not wait is in the line all the same.
-    KeepsWhoWouldNotWait {
+    /// A ticket that may not wait stays in the line.
+    KeepsTicketsThatMayNotWait {
         async fn join(&self, ticket: &Ticket, _: WaitMode) -> Result<Option<Place>> {
             let place = self.0.memory.join(ticket, WaitMode::Wait).await?;
             Ok(place.filter(|place| place.state == TicketState::Holding))
@@ -107,8 +107,8 @@ twist! {
 }
 
 twist! {
-    /// Who would not wait overtakes those who wait.
-    LetsTheHastyOvertake {
+    /// A ticket that may not wait overtakes the waiters.
+    LetsNoWaitOvertake {
         async fn join(&self, ticket: &Ticket, patience: WaitMode) -> Result<Option<Place>> {
             let line = self.0.memory.line(&ticket.key).await?;
             let holds = |place: &Place| place.state == TicketState::Holding;
@@ -124,7 +124,7 @@ twist! {
 }
 
 twist! {
-    /// Who joins twice has two places.
+    /// A second join takes a second place.
     JoinsTwice {
         async fn join(&self, ticket: &Ticket, patience: WaitMode) -> Result<Option<Place>> {
             if place_of(&self.0.memory, ticket).await?.is_some() {
@@ -136,7 +136,7 @@ twist! {
 }
 
 twist! {
-    /// Who joins again goes to the back.
+    /// A second join moves the ticket to the back.
     JoinsAgainAtTheBack {
         async fn join(&self, ticket: &Ticket, patience: WaitMode) -> Result<Option<Place>> {
             let place = place_of(&self.0.memory, ticket).await?;
@@ -149,7 +149,7 @@ twist! {
 }
 
 twist! {
-    /// The last who came is served first.
+    /// The last ticket is served first.
     ServesTheLast {
         async fn join(&self, ticket: &Ticket, patience: WaitMode) -> Result<Option<Place>> {
             let joined = self.0.memory.join(ticket, WaitMode::NoWait).await?;
@@ -206,7 +206,7 @@ fn waiting(ahead: usize) -> Place {
 }
 
 twist! {
-    /// A waiter who leaves stays in the line.
+    /// A waiter that leaves stays in the line.
     ForgetsThatAWaiterLeft {
         async fn leave(&self, ticket: &Ticket, how: LeaveMode) -> Result<LeaveOutcome> {
             match place_of(&self.0.memory, ticket).await? {
@@ -230,7 +230,7 @@ twist! {
 }
 
 twist! {
-    /// Who is told to leave is out at once.
+    /// A holder that is asked to leave is removed at once.
     BreaksAtOnce {
         async fn leave(&self, ticket: &Ticket, _: LeaveMode) -> Result<LeaveOutcome> {
             self.0.memory.leave(ticket, LeaveMode::Now).await
@@ -239,8 +239,8 @@ twist! {
 }
 
 twist! {
-    /// Who is told to leave may renew all the same.
-    RenewsWhoWasTold {
+    /// A holder that is asked to leave may renew.
+    RenewsAHolderAskedToLeave {
         async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
             let place = self.0.memory.renew(ticket).await?;
             Ok(place.map(|place| Place { leaving: false, ..place }))
@@ -249,8 +249,8 @@ twist! {
 }
 
 twist! {
-    /// Who is told to leave is taken for gone.
-    TakesToldForGone {
+    /// A holder that is asked to leave is reported as gone.
+    ReportsAHolderAskedToLeaveAsGone {
         async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
             Ok(self.0.memory.renew(ticket).await?.filter(|place| !place.leaving))
         }
@@ -258,7 +258,7 @@ twist! {
 }
 
 twist! {
-    /// A ticket with a known id is taken for the one that is there, whoever it belongs to.
+    /// A ticket with a known id is taken for the present one, of any owner.
     LetsCopiesIn {
         async fn join(&self, ticket: &Ticket, patience: WaitMode) -> Result<Option<Place>> {
             let line = self.0.memory.line(&ticket.key).await?;
@@ -270,7 +270,7 @@ twist! {
 }
 
 twist! {
-    /// Only the client who joined can take a ticket out.
+    /// Only the client that joined can remove a ticket.
     KeepsOperatorsAway {
         async fn join(&self, ticket: &Ticket, patience: WaitMode) -> Result<Option<Place>> {
             self.0.state.owners.lock().unwrap().insert(ticket.id, self.0.client);
@@ -288,7 +288,7 @@ twist! {
 }
 
 twist! {
-    /// The line is shown as it was when somebody looked last.
+    /// The line is shown as it was at the last inspection.
     ShowsAnOldLine {
         async fn line(&self, key: &Key) -> Result<Vec<(Ticket, Place)>> {
             let now = self.0.memory.line(key).await?;
@@ -299,7 +299,7 @@ twist! {
 }
 
 twist! {
-    /// A renewal says what was true when the ticket was renewed last.
+    /// A renewal reports the state of the last renewal.
     RenewsFromAnOldCopy {
         async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
             let now = self.0.memory.renew(ticket).await?;

@@ -1,4 +1,4 @@
-//! Engines that take one name for another, or tell events and counts wrongly.
+//! Engines that confuse names, or report events and counters wrongly.
 
 use std::time::Duration;
 
@@ -13,19 +13,19 @@ use tenure_core::{
 use crate::Store;
 use crate::twist::twist;
 
-/// Takes several names for the same one.
+/// Folds several names into one.
 pub(crate) struct Folds {
     pub(crate) store: Store,
     pub(crate) fold: fn(&str) -> String,
 }
 
-/// Only the first so many bytes of a name count.
+/// Only the first bytes of a name count.
 pub(crate) fn cut_short(name: &str) -> String {
     let end = (0..=name.len().min(190)).rev().find(|at| name.is_char_boundary(*at));
     name[..end.unwrap_or(0)].to_owned()
 }
 
-/// Large and small letters are the same.
+/// Upper and lower case are the same.
 pub(crate) fn case_blind(name: &str) -> String {
     name.to_lowercase()
 }
@@ -36,7 +36,7 @@ pub(crate) fn ended_by_nul(name: &str) -> String {
     if name.is_empty() { "nul".to_owned() } else { name.to_owned() }
 }
 
-/// Spaces around a name are taken away.
+/// Spaces around a name are removed.
 pub(crate) fn trimmed(name: &str) -> String {
     let name = name.trim();
     if name.is_empty() { "space".to_owned() } else { name.to_owned() }
@@ -44,7 +44,7 @@ pub(crate) fn trimmed(name: &str) -> String {
 
 impl Folds {
     fn key(&self, key: &Key) -> Key {
-        let folded = Key::new((self.fold)(key.as_str())).expect("a folded name is a name");
+        let folded = Key::new((self.fold)(key.as_str())).expect("the folded name is valid");
         self.store.state.names.lock().unwrap().insert(folded.clone(), key.clone());
         folded
     }
@@ -110,7 +110,7 @@ twist! {
 }
 
 twist! {
-    /// Names are listed even when nobody is there any more.
+    /// Names are listed without a ticket.
     ListsEmptyLines {
         async fn join(&self, ticket: &Ticket, patience: WaitMode) -> Result<Option<Place>> {
             self.0.state.names.lock().unwrap().insert(ticket.key.clone(), ticket.key.clone());
@@ -136,8 +136,8 @@ twist! {
     }
 }
 
-/// A twist of what onlookers are told.
-macro_rules! tells {
+/// A twist of the events of an observer.
+macro_rules! reports {
     ($(#[$doc:meta])* $name:ident, |$news:ident, $after:ident| $change:block) => {
         twist! {
             $(#[$doc])*
@@ -152,22 +152,22 @@ macro_rules! tells {
     };
 }
 
-tells! {
-    /// What comes together with something else is not told.
-    TellsOnlyTheLast, |news, _after| {
+reports! {
+    /// An event beside others is lost.
+    ReportsOnlyTheLast, |news, _after| {
         let skipped = news.events.len().saturating_sub(1);
         news.events.drain(..skipped);
     }
 }
 
-tells! {
-    /// What comes together is told backwards.
-    TellsBackwards, |news, _after| { news.events.reverse(); }
+reports! {
+    /// Events that come together are reversed.
+    ReportsBackwards, |news, _after| { news.events.reverse(); }
 }
 
-tells! {
-    /// An expiry is told as a release.
-    TellsNoExpiry, |news, _after| {
+reports! {
+    /// An expiry is reported as a release.
+    ReportsNoExpiry, |news, _after| {
         for event in &mut news.events {
             if event.kind == EventKind::Expired {
                 event.kind = EventKind::Left;
@@ -176,23 +176,23 @@ tells! {
     }
 }
 
-tells! {
-    /// The last that was told is told again.
-    TellsTwice, |news, after| {
+reports! {
+    /// The last event is reported again.
+    ReportsTwice, |news, after| {
         if after.is_some() && news.cursor.0 > 0 {
             news.cursor.0 -= 1;
         }
     }
 }
 
-tells! {
-    /// Changes are not told.
-    TellsNoChange, |news, _after| { news.events.retain(|event| event.kind != EventKind::Changed); }
+reports! {
+    /// Changes are not reported.
+    ReportsNoChange, |news, _after| { news.events.retain(|event| event.kind != EventKind::Changed); }
 }
 
 twist! {
-    /// Whatever the scope, everything is told.
-    TellsEverything {
+    /// All events are reported in every scope.
+    ReportsEveryScope {
         async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<EventBatch> {
             let all = Scope::Prefix(String::new());
             let scope = if after.is_some() { &all } else { scope };
@@ -202,7 +202,7 @@ twist! {
 }
 
 twist! {
-    /// It looks at the count, and then counts: not in one step.
+    /// It reads the counter, and then writes it: not in one step.
     CountsInTwoSteps {
         async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
             let before = self.0.memory.add(key, 0, window).await?;
@@ -214,13 +214,13 @@ twist! {
 }
 
 twist! {
-    /// What is refused counts all the same.
+    /// A refused count is added.
     CountsWhatItRefuses {
         async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
             let Some(window) = window else { return self.0.memory.add(key, by, None).await };
-            let tally = self.0.memory.add(key, by, Some(Window { limit: None, ..window })).await?;
-            let allowed = window.limit.is_none_or(|limit| tally.value <= limit);
-            Ok(CounterValue { allowed, ..tally })
+            let counter = self.0.memory.add(key, by, Some(Window { limit: None, ..window })).await?;
+            let allowed = window.limit.is_none_or(|limit| counter.value <= limit);
+            Ok(CounterValue { allowed, ..counter })
         }
     }
 }
@@ -230,27 +230,27 @@ twist! {
     CountsForEver {
         async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
             let window = window.map(|window| Window { per: Duration::from_secs(1 << 20), ..window });
-            let tally = self.0.memory.add(key, by, window).await?;
+            let counter = self.0.memory.add(key, by, window).await?;
             let hour = Duration::from_secs(3600);
-            Ok(CounterValue { resets_in: tally.resets_in.map(|left| left.min(hour)), ..tally })
+            Ok(CounterValue { resets_in: counter.resets_in.map(|left| left.min(hour)), ..counter })
         }
     }
 }
 
 twist! {
-    /// Looking at a count begins its window.
-    LookingOpensAWindow {
+    /// Reading a counter opens its window.
+    ReadingOpensAWindow {
         async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
             let Some(window) = window else { return self.0.memory.add(key, by, None).await };
             let began = self.0.since(key, window.per);
-            let tally = self.0.memory.add(key, by, Some(window)).await?;
-            Ok(CounterValue { resets_in: Some(window.per.saturating_sub(began)), ..tally })
+            let counter = self.0.memory.add(key, by, Some(window)).await?;
+            Ok(CounterValue { resets_in: Some(window.per.saturating_sub(began)), ..counter })
         }
     }
 }
 
 twist! {
-    /// A sequence and a count of one name are one.
+    /// A sequence and a windowed counter of one name are one.
     MixesCounts {
         async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
             if window.is_some() {
@@ -262,32 +262,32 @@ twist! {
 }
 
 twist! {
-    /// A sequence begins at zero.
+    /// A sequence starts at zero.
     CountsFromZero {
         async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
-            let tally = self.0.memory.add(key, by, window).await?;
-            let late = u64::from(window.is_none() && tally.value > 0);
-            Ok(CounterValue { value: tally.value - late, ..tally })
+            let counter = self.0.memory.add(key, by, window).await?;
+            let late = u64::from(window.is_none() && counter.value > 0);
+            Ok(CounterValue { value: counter.value - late, ..counter })
         }
     }
 }
 
 twist! {
-    /// A sequence ends with the ttl of a lock.
+    /// A sequence expires with the ttl of a lock.
     ForgetsSequences {
         async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
             if window.is_some() {
                 return self.0.memory.add(key, by, window).await;
             }
             let short = Window { per: crate::TTL, limit: None };
-            let tally = self.0.memory.add(key, by, Some(short)).await?;
-            Ok(CounterValue { resets_in: None, ..tally })
+            let counter = self.0.memory.add(key, by, Some(short)).await?;
+            Ok(CounterValue { resets_in: None, ..counter })
         }
     }
 }
 
 twist! {
-    /// A sequence that is used up says nothing of it.
+    /// A sequence that is used up continues.
     CountsOnAndOn {
         async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
             match self.0.memory.add(key, by, window).await {

@@ -1,4 +1,4 @@
-//! A twist: the memory engine with one of its verbs broken.
+//! A twist: the memory engine with one broken method.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tenure_core::layers::{Layer, Operation};
 use tenure_core::{Engine as _, Memory, Place, Result, Ticket};
 
-/// A case in which an engine is asked more often than this does not end.
+/// Maximum requests of a case; more are an endless loop.
 const VERBS_MAX: u64 = 20_000;
 
-/// The engine that a twist makes. It refuses to be asked for ever.
+/// The engine of a twist, with a limit of requests.
 pub(crate) struct Twisted<T> {
     twist: T,
     asked: Arc<AtomicU64>,
@@ -36,12 +36,12 @@ impl<T: Layer<Inner = Memory>> Layer for Twisted<T> {
     ) -> Result<A> {
         let asked = self.asked.fetch_add(1, Ordering::Relaxed);
         let ends = asked < VERBS_MAX || std::thread::panicking();
-        assert!(ends, "the engine is asked again and again, and it does not end");
+        assert!(ends, "the case exceeded VERBS_MAX requests");
         ask.await
     }
 }
 
-/// Where a ticket stands, without a sign of life from its owner.
+/// The place of a ticket, without a renewal.
 pub(crate) async fn place_of(memory: &Memory, ticket: &Ticket) -> Result<Option<Place>> {
     let line = memory.line(&ticket.key).await?;
     Ok(line.into_iter().find(|(other, _)| other.id == ticket.id).map(|(_, place)| place))
@@ -52,7 +52,7 @@ pub(crate) fn ghost(ticket: &Ticket) -> Ticket {
     Ticket { id: tenure_core::TicketId::fresh(), ..ticket.clone() }
 }
 
-/// A twist of this name: its state is shared by all clients through `Shared`.
+/// A twist of this name, whose clients share `Shared`.
 macro_rules! twist {
     ($(#[$doc:meta])* $name:ident { $($verbs:tt)* }) => {
         $(#[$doc])*

@@ -1,4 +1,4 @@
-//! What a naive holder gives to its user.
+//! The locks of a naive holder.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::{Sin, Stay};
 
 pub(super) struct Held {
     pub(super) stay: Arc<Stay>,
-    /// It is left in the line.
+    /// The ticket stays in the line.
     pub(super) stays: bool,
     pub(super) token: u64,
 }

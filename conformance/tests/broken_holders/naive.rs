@@ -1,4 +1,4 @@
-//! A holder as one finds it elsewhere: about a hundred lines, honest, unless it is told to sin.
+//! A holder of about a hundred lines, as found elsewhere: sound, unless it has a sin.
 
 #[path = "held.rs"]
 mod held;
@@ -22,13 +22,13 @@ pub(crate) use sin::Sin;
 
 use self::held::Held;
 
-/// The naive holder; without a sin it keeps every promise.
+/// The naive holder. Without a sin it keeps every promise.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Naive(pub(crate) Option<Sin>);
 
 impl Holder for Naive {
     fn name(&self) -> String {
-        self.0.map_or_else(|| "honest".to_owned(), |sin| format!("{sin:?}"))
+        self.0.map_or_else(|| "sound".to_owned(), |sin| format!("{sin:?}"))
     }
 
     fn connect(&self, engine: AnyEngine, host: Arc<dyn Runtime>) -> Arc<dyn Client> {
@@ -47,11 +47,11 @@ struct Inner {
     engine: AnyEngine,
     host: Arc<dyn Runtime>,
     sin: Option<Sin>,
-    /// Whose turn it is to renew, where that is done in turn.
+    /// Held by a renewal, where renewals take turns.
     turn: tokio::sync::Mutex<()>,
 }
 
-/// One ticket, and what is known of it.
+/// One ticket and its state.
 struct Stay {
     inner: Arc<Inner>,
     ticket: Ticket,
@@ -132,7 +132,7 @@ impl Stay {
         Arc::new(Self { inner: inner.clone(), ticket, known: Mutex::new(known) })
     }
 
-    /// Stands in line; `None`: it is taken, or the time is up.
+    /// Joins and waits. `None`: the lock is held, or the time limit passed.
     async fn join(
         &self,
         patience: WaitMode,
@@ -166,7 +166,7 @@ impl Stay {
         Ok(Some(()))
     }
 
-    /// Waits to be woken, for a tenth of the ttl at most, and looks.
+    /// Waits for a notification, for a tenth of the ttl at most, and renews.
     async fn wait(&self, left: Option<Duration>) {
         let rung = self.inner.engine.watch(&self.ticket, TicketState::Waiting);
         if self.inner.sins(Sin::WaitsForTheBell) {
@@ -178,7 +178,7 @@ impl Stay {
         self.renew(left).await;
     }
 
-    /// Whether there was an answer.
+    /// Renews, and returns whether there was an answer.
     async fn renew(&self, at_most: Option<Duration>) -> bool {
         let sent = self.now();
         let renewal = self.inner.engine.renew(&self.ticket);
@@ -221,7 +221,7 @@ impl Stay {
         }
     }
 
-    /// Looks at the clock.
+    /// The state by the clock.
     fn judge(&self) -> Known {
         let now = self.now();
         let mut known = self.known();
@@ -232,7 +232,7 @@ impl Stay {
         *known
     }
 
-    /// Gives signs of life until it is over.
+    /// Renews until the ticket ends.
     fn keep(self: Arc<Self>) {
         let host = self.inner.host.clone();
         host.spawn(Box::pin(async move {
@@ -241,7 +241,7 @@ impl Stay {
                 self.inner.host.sleep(pause).await;
                 if !self.is_finished() {
                     let turn = self.inner.turn.lock();
-                    let _turn =
+                    let _guard =
                         if self.inner.sins(Sin::RenewsInTurn) { Some(turn.await) } else { None };
                     let answered = self.renew(None).await;
                     pause = self.ticket.ttl / if answered { 4 } else { 20 };
@@ -260,7 +260,7 @@ impl Stay {
         }
     }
 
-    /// Takes the ticket out, however often that must be asked for.
+    /// Removes the ticket, with retries.
     async fn sweep(self: Arc<Self>) {
         let ended = self.inner.host.now().plus(self.ticket.ttl);
         while !self.inner.host.now().has_reached(ended) {

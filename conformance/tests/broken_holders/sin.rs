@@ -1,44 +1,44 @@
-//! The sins of holders, as they were seen in the wild.
+//! The sins of holders, as seen in other libraries.
 
-/// What other libraries were seen to do wrong.
+/// A fault of another library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sin {
-    /// Its lease begins when the answer arrives, not when the question was sent.
+    /// Its lease starts when the reply arrives, not when the request was sent.
     CountsFromTheReply,
-    /// It believes to the end of the lease, as if its clock and the store's were one.
+    /// It believes to the end of the lease, without a margin for the drift of clocks.
     CountsTheWholeTtl,
-    /// An outcome that is unknown counts as granted.
+    /// An unknown outcome counts as granted.
     TakesUnknownForGranted,
     /// A join that may have been carried out is forgotten.
     ForgetsUnknownJoins,
-    /// Whoever gives up waiting stays in the line.
+    /// A caller that gives up stays in the line.
     StaysWhenCancelled,
-    /// The answer to a late renewal brings back what was over.
+    /// The reply to a late renewal revives a lost lock.
     RevivesTheDead,
-    /// A renewal that fails is a loss, and the next one takes it back.
+    /// A failed renewal is a loss, and the next renewal revokes it.
     Flaps,
-    /// A renewal that fails is a loss, with most of the lease to go.
+    /// A failed renewal is a loss, with most of the lease left.
     GivesUpAtFirstTrouble,
-    /// What was released is renewed.
+    /// A released lock is renewed.
     RenewsAfterRelease,
     /// Its clock stands still while the machine sleeps.
     SleepsThroughSleep,
-    /// It notices a loss when a renewal tells, however long that takes.
+    /// It notices a loss only by the reply to a renewal.
     NoticesOnRenewal,
     /// All its locks are renewed one after the other.
     RenewsInTurn,
     /// Its token is the time of its own wall clock.
     TokenFromOwnClock,
-    /// Its release always went well.
+    /// Its release always reports success.
     ReleasesQuietly,
-    /// It waits to be rung for, and never looks.
+    /// It waits for a notification, and never polls.
     WaitsForTheBell,
-    /// Every time it is woken, its time to wait begins anew.
+    /// Every wake-up restarts its time limit.
     WaitsAnew,
 }
 
 impl Sin {
-    /// All of them.
+    /// All sins.
     pub(crate) const ALL: [Self; 16] = [
         Self::CountsFromTheReply,
         Self::CountsTheWholeTtl,

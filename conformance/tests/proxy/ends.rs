@@ -1,4 +1,4 @@
-//! The two ends of a proxy: a server that speaks as Redis does, a real one, and a client.
+//! The ends of a proxy: a server that speaks the protocol of Redis, a real one, and a client.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, ErrorKind, Write as _};
@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use tenure_conformance::fault::{Protocol, Proxy};
 
-/// How long anything that must happen may take.
+/// Time limit of each wait.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
-/// What a client hears when its connection has ended.
+/// The answer of a client whose connection has ended.
 pub(crate) const END: &str = "(the end)";
 /// Longer than any test.
 pub(crate) const FOREVER: Duration = Duration::from_secs(24 * 60 * 60);
@@ -27,7 +27,7 @@ pub(crate) struct Server {
 #[derive(Default)]
 pub(crate) struct State {
     numbers: BTreeMap<String, u64>,
-    /// Every command but `PING`, in the order in which they were done.
+    /// Every command but `PING`, in order.
     done: Vec<String>,
     subscribers: Vec<TcpStream>,
 }
@@ -68,8 +68,8 @@ impl Server {
                 ["PUBLISH", text] => {
                     let push = format!(">2\r\n+message\r\n+{text}\r\n");
                     for mut subscriber in &state.subscribers {
-                        // It may have gone.
-                        let _told = subscriber.write_all(push.as_bytes());
+                        // A failure means that it is gone.
+                        let _ = subscriber.write_all(push.as_bytes());
                     }
                     ":1\r\n".into()
                 }
@@ -91,7 +91,7 @@ impl Server {
         self.state.lock().expect("no test panics under this lock").done.clone()
     }
 
-    /// Lets pass what could pass: as much time as so many questions take.
+    /// Sends many requests, so that bytes which can pass have passed.
     pub(crate) fn is_asked_much(&self) {
         let socket = TcpStream::connect(self.address).expect("the server accepts");
         let mut ear = BufReader::new(&socket);
@@ -110,7 +110,7 @@ impl Server {
     }
 }
 
-/// Reads one value, words with spaces between them. `None`: that was all.
+/// Reads one value, its words joined by spaces. `None`: the end.
 fn value(from: &mut impl BufRead) -> Option<String> {
     let mut line = String::new();
     if from.read_line(&mut line).ok()? == 0 {
@@ -151,8 +151,8 @@ impl Client {
     }
 
     pub(crate) fn say_bytes(&self, bytes: &[u8]) {
-        // The connection may have been cut, which is for the test to find.
-        let _said = self.0.get_ref().write_all(bytes);
+        // The connection may have been cut, which the test checks.
+        let _ = self.0.get_ref().write_all(bytes);
     }
 
     pub(crate) fn say(&self, words: &str) {
@@ -163,7 +163,7 @@ impl Client {
     pub(crate) fn hear(&mut self) -> String {
         let begun = Instant::now();
         let heard = value(&mut self.0);
-        assert!(begun.elapsed() < PATIENCE, "nothing was heard");
+        assert!(begun.elapsed() < PATIENCE, "no answer");
         heard.unwrap_or_else(|| END.into())
     }
 
@@ -172,14 +172,14 @@ impl Client {
         self.hear()
     }
 
-    /// Nothing has come yet, not even an end.
+    /// Checks that nothing has arrived, not even an end.
     pub(crate) fn has_nothing(&self) {
         let socket = self.0.get_ref();
         assert!(self.0.buffer().is_empty());
-        socket.set_nonblocking(true).expect("that can be set");
+        socket.set_nonblocking(true).expect("the option can be set");
         let peeked = socket.peek(&mut [0]).map_err(|error| error.kind());
         assert_eq!(peeked, Err(ErrorKind::WouldBlock));
-        socket.set_nonblocking(false).expect("that can be set");
+        socket.set_nonblocking(false).expect("the option can be set");
     }
 }
 
@@ -190,22 +190,22 @@ pub(crate) fn framed(words: &str) -> Vec<u8> {
     format!("*{}\r\n{bulks}", words.len()).into_bytes()
 }
 
-/// A real server, where there is one. It ends with the test.
+/// A real server, if it is installed. It ends with the test.
 pub(crate) struct Redis(Child, pub(crate) SocketAddr);
 
 impl Redis {
     pub(crate) fn start() -> Option<Self> {
-        // Below the ports that systems give away, so that nobody else meets what is sent here.
+        // Below the ports of outgoing connections, so that no other process meets these bytes.
         let first = std::process::id() % 5_000 * 2 + 20_000;
         (first..30_000)
             .find_map(|port| {
-                let port = u16::try_from(port).expect("that is a port");
+                let port = u16::try_from(port).expect("the port is valid");
                 Self::start_at(port).transpose()
             })?
             .ok()
     }
 
-    /// `None`: somebody else has the port.
+    /// `None`: another process has the port.
     fn start_at(port: u16) -> std::io::Result<Option<Self>> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let mut call = Command::new("redis-server");
@@ -219,7 +219,7 @@ impl Redis {
                 return Ok(None);
             }
             let answer = TcpStream::connect(address).ok().and_then(|socket| {
-                // Somebody else may have the port, and nothing to say.
+                // Another process may have the port, and not answer.
                 socket.set_read_timeout(Some(Duration::from_secs(1))).ok()?;
                 (&socket).write_all(&framed("INFO server")).ok()?;
                 value(&mut BufReader::new(socket))
@@ -229,14 +229,14 @@ impl Redis {
             }
             thread::yield_now();
         }
-        panic!("the server does not begin");
+        panic!("the server does not start");
     }
 }
 
 impl Drop for Redis {
     fn drop(&mut self) {
-        // It may be dead already, which is as good.
-        let _dead = self.0.kill();
-        let _ended = self.0.wait();
+        // A failure means that it is dead already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }

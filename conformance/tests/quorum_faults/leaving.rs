@@ -1,4 +1,4 @@
-//! What is to leave leaves, also where a store hangs while it is asked.
+//! Tickets leave also while a store hangs.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tenure_core::*;
 use super::moody::Mood;
 use super::stage::{PATIENCE, TTL, hold, play, served, ticket, wait};
 
-/// Long enough for another try, and nothing beside a ttl.
+/// Long enough for another attempt, and short beside a ttl.
 const SOON: Duration = Duration::from_secs(30);
 
 #[test]
@@ -22,7 +22,7 @@ fn a_leave_that_hangs_is_not_lost() {
         assert_eq!(stage.tickets().await, [0, 1, 0]);
         stage.stores[1].is(Mood::Well);
         stage.pass(SOON).await;
-        assert_eq!(stage.tickets().await, [0; 3], "it left before its ttl was over");
+        assert_eq!(stage.tickets().await, [0; 3], "the ticket left before its ttl ended");
     });
 }
 
@@ -33,7 +33,7 @@ fn a_try_that_hangs_and_fails_is_not_lost() {
         hold(&one, &ticket()).await;
         stage.stores[1].loses_everything();
         stage.stores[1].is_when(Verb::Leave, Mood::Hangs);
-        // It is served by one store, and leaves it in vain.
+        // One store serves it, so it leaves there without holding.
         assert_eq!(other.join(&ticket(), WaitMode::NoWait).await.unwrap(), None);
         stage.pass(PATIENCE * 10).await;
         assert_eq!(stage.tickets().await, [1, 1, 1]);
@@ -64,7 +64,7 @@ fn the_next_one_never_sits_out_a_ttl_for_a_turn_that_hangs() {
         }
         let waited = stage.time_of(async { assert!(served(&other, &second).await.is_some()) });
         let waited = waited.await;
-        assert!(waited < SOON && waited < TTL, "it waited for {waited:?}");
+        assert!(waited < SOON && waited < TTL, "the wait took {waited:?}");
     });
 }
 

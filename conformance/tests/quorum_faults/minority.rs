@@ -1,4 +1,4 @@
-//! What a minority says is not told as long as a majority answers, and a dead store costs little.
+//! A minority does not decide while a majority answers, and a dead store costs little.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -43,7 +43,7 @@ fn renewals_that_a_minority_refuses_lose_nothing() {
         for _ in 0..3 {
             guard.extend().await.unwrap();
         }
-        // Two of three refuse: it is not kept any longer, and not lost before its time.
+        // Two of three refuse: the lock is not renewed, and not lost early.
         stage.stores[1].is_when(Verb::Renew, Mood::Refuses);
         let error = guard.extend().await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Rejected);
@@ -56,7 +56,7 @@ fn renewals_that_a_minority_refuses_lose_nothing() {
 }
 
 #[test]
-fn what_a_majority_refuses_is_told_with_every_name() {
+fn a_refusal_of_a_majority_names_every_store() {
     play(3, async |stage| {
         stage.stores[0].is(Mood::Refuses);
         stage.stores[1].is(Mood::Fails);
@@ -134,7 +134,7 @@ fn twenty_thousand_pairs_with_a_dead_store_leave_few_tasks_and_few_verbs() {
             println!("{mood:?}: {most} tasks at most, then {verbs_a_second} verbs a second");
             assert!(most <= 50, "{mood:?}: {most} tasks at a time");
             assert!(verbs_a_second <= 50, "{mood:?}: {verbs_a_second} verbs a second");
-            // What can have ended by itself is swept no more.
+            // A ticket that may have expired is not removed again.
             stage.pass(TTL).await;
             let before = stage.stores[2].asked();
             stage.pass(TTL).await;

@@ -1,4 +1,4 @@
-//! A store with moods: it answers, refuses, fails or hangs, verb by verb, and counts what it is asked.
+//! A store that answers, refuses, fails or hangs by method, and counts its requests.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,15 +13,15 @@ use tenure_core::*;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mood {
     Well,
-    /// It answers that it will not.
+    /// It refuses.
     Refuses,
-    /// It fails at once, and nobody knows whether it acted. It did not.
+    /// It fails at once without acting, and the client cannot know whether it acted.
     Fails,
     /// It never answers, and never acts.
     Hangs,
 }
 
-/// A memory store far away. Clones are the same store.
+/// A remote memory store. Clones are the same store.
 #[derive(Clone)]
 pub(crate) struct Moody(Arc<Shared>);
 
@@ -30,7 +30,7 @@ struct Shared {
     memory: Mutex<Memory>,
     moods: Mutex<BTreeMap<Verb, Mood>>,
     asked: AtomicUsize,
-    /// No ticket of this store lives longer, as far as it tells.
+    /// The longest ttl that this store reports.
     life_max: Mutex<Duration>,
     breaks: std::sync::atomic::AtomicBool,
 }
@@ -57,7 +57,7 @@ impl Moody {
         self.0.moods.lock().unwrap().insert(verb, mood);
     }
 
-    /// It comes back without its data.
+    /// It restarts without its data.
     pub(crate) fn loses_everything(&self) {
         *self.0.memory.lock().unwrap() = Memory::with_clock((*self.0.world.store()).clone());
     }
@@ -72,12 +72,12 @@ impl Moody {
         *self.0.life_max.lock().unwrap() = life_max;
     }
 
-    /// Whoever joins is told to leave right after.
+    /// Each ticket is asked to leave right after its join.
     pub(crate) fn is_broken_as_it_joins(&self) {
         self.0.breaks.store(true, Ordering::Relaxed);
     }
 
-    /// Everybody leaves.
+    /// Removes all tickets.
     pub(crate) async fn loses_tickets(&self) {
         self.0.breaks.store(false, Ordering::Relaxed);
         let memory = self.memory();
@@ -88,12 +88,12 @@ impl Moody {
         }
     }
 
-    /// How many verbs it was asked for.
+    /// The number of requests.
     pub(crate) fn asked(&self) -> usize {
         self.0.asked.load(Ordering::Relaxed)
     }
 
-    /// What it keeps, whatever its mood.
+    /// Its data.
     pub(crate) fn memory(&self) -> Memory {
         self.0.memory.lock().unwrap().clone()
     }
@@ -109,7 +109,7 @@ impl Moody {
         }
     }
 
-    fn told(&self, place: Option<Place>) -> Option<Place> {
+    fn shortened(&self, place: Option<Place>) -> Option<Place> {
         let life_max = *self.0.life_max.lock().unwrap();
         place.map(|place| Place { life: place.life.map(|life| life.min(life_max)), ..place })
     }
@@ -138,11 +138,11 @@ impl Engine for Moody {
         if self.0.breaks.load(Ordering::Relaxed) {
             self.memory().leave(ticket, LeaveMode::Graceful).await?;
         }
-        Ok(self.told(joined))
+        Ok(self.shortened(joined))
     }
 
     async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
-        Ok(self.told(self.heed(Verb::Renew).await?.renew(ticket).await?))
+        Ok(self.shortened(self.heed(Verb::Renew).await?.renew(ticket).await?))
     }
 
     async fn leave(&self, ticket: &Ticket, how: LeaveMode) -> Result<LeaveOutcome> {

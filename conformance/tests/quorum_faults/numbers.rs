@@ -1,4 +1,4 @@
-//! The number of a ticket, and its life: what a majority knows.
+//! The number and the ttl of a ticket, by a majority.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ use super::stage::{hold, key, play, ticket};
 fn a_majority_knows_the_number_before_it_is_used() {
     for forgets in 0..3 {
         play(3, async |stage| {
-            // One store is far ahead of the others, which are asked without it later.
+            // One store is far ahead of the others, which are used without it later.
             let ahead = Ticket { floor: 1 << 52, ..ticket() };
             let store = stage.stores[forgets].memory();
             store.join(&ahead, WaitMode::NoWait).await.unwrap().unwrap();
@@ -55,10 +55,10 @@ fn a_clock_that_is_a_day_ahead_is_told() {
             assert!(one.guarantees().warnings.is_empty());
             one.compare_clocks(stage.turns.iter().cloned().map(AnyEngine::new)).await;
             hold(&other, &ticket()).await;
-            let told = "its clock is, or was, 86400 s ahead of the other stores'";
+            let warning = "its clock is, or was, 86400 s ahead of the other stores'";
             for client in [&one, &other] {
-                assert_eq!(client.guarantees().warnings, [format!("s{ahead}: {told}; set it")]);
-                assert!(client.board().to_string().contains(told), "{}", client.board());
+                assert_eq!(client.guarantees().warnings, [format!("s{ahead}: {warning}; set it")]);
+                assert!(client.board().to_string().contains(warning), "{}", client.board());
                 let seen: Vec<_> =
                     client.board().answers().iter().map(|store| store.ahead).collect();
                 assert_eq!((seen[ahead], seen.iter().flatten().count()), (Some(day), 1));
@@ -69,7 +69,8 @@ fn a_clock_that_is_a_day_ahead_is_told() {
     }
 }
 
-/// Clients of three stores behind networks that take up to `delay` each way, and how often the stores are renewed.
+/// Clients of three stores behind networks with up to `delay` each way, and the renewals at the
+/// stores.
 fn far(world: &World, delay: Duration, clients: usize) -> (Vec<Quorum>, Arc<AtomicUsize>) {
     let renewals = Arc::new(AtomicUsize::new(0));
     let memories: Vec<_> = (0..3).map(|_| Memory::with_clock((*world.store()).clone())).collect();
@@ -113,7 +114,7 @@ fn stores_far_away_agree_on_a_number_at_once() {
 }
 
 #[test]
-fn clients_who_alternate_do_not_drive_the_numbers_away_from_the_clock() {
+fn clients_that_alternate_do_not_drive_the_numbers_away_from_the_clock() {
     World::run(1, async |world| {
         let (clients, _) = far(&world, Duration::from_micros(100), 2);
         let mut ahead = 0;
@@ -136,7 +137,7 @@ fn a_store_that_was_told_to_let_it_go_does_not_know_the_number() {
         store.join(&ahead, WaitMode::NoWait).await.unwrap().unwrap();
         store.leave(&ahead, LeaveMode::Now).await.unwrap();
         stage.stores[2].is(Mood::Fails);
-        // Between its joining and the number being written back, somebody breaks it.
+        // Between the join and the write of the number an operator breaks the ticket.
         stage.stores[1].is_broken_as_it_joins();
         let first = ticket();
         let joined = stage.client().join(&first, WaitMode::NoWait).await;
@@ -159,7 +160,7 @@ fn a_clock_that_was_set_right_is_forgotten() {
         let first = ticket();
         assert!(hold(&client, &first).await.number > stage.world.store().wall_us() + 1_000_000);
         client.leave(&first, LeaveMode::Now).await.unwrap();
-        // Its clock is set, and what it kept of that time is gone.
+        // The clock is set, and the data of that time is gone.
         for store in &stage.stores {
             store.loses_everything();
         }

@@ -1,4 +1,4 @@
-//! The stage of these stories: stores with moods, lines of turns with moods, and clients of both.
+//! Stores, their lines of waiters, and clients, for the tests of quorums.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ use tenure_core::*;
 use super::moody::Moody;
 
 pub(crate) const PATIENCE: Duration = Duration::from_millis(50);
-/// So long that whatever ends within a story was not ended by its ttl.
+/// Longer than any test, so no ticket expires.
 pub(crate) const TTL: Duration = Duration::from_secs(1000);
 
 pub(crate) struct Stage {
@@ -20,7 +20,7 @@ pub(crate) struct Stage {
     pub(crate) turns: Vec<Moody>,
 }
 
-/// Plays a story over so many stores.
+/// Runs a test over this number of stores.
 pub(crate) fn play<F: Future<Output = ()>>(stores: usize, story: impl Fn(Stage) -> F) {
     World::run(1, |world| story(Stage::new(&world, stores)));
 }
@@ -31,7 +31,7 @@ impl Stage {
         Self { world: world.clone(), stores: stores(), turns: stores() }
     }
 
-    /// A client of all of these, on this host.
+    /// A client of all stores, on this runtime.
     pub(crate) fn quorum(&self, host: Arc<dyn Runtime>) -> Quorum {
         let engines =
             |stores: &[Moody]| stores.iter().cloned().map(AnyEngine::new).collect::<Vec<_>>();
@@ -40,7 +40,7 @@ impl Stage {
         quorum.named("redlock", names).with_turns(engines(&self.turns))
     }
 
-    /// A client in a process of its own.
+    /// A client in its own process.
     pub(crate) fn client(&self) -> Arc<Quorum> {
         Arc::new(self.quorum(self.world.process()))
     }
@@ -51,7 +51,7 @@ impl Stage {
         Locks::on(self.quorum(host.clone()), host)
     }
 
-    /// How long this took, in the world of the story.
+    /// The duration in simulated time.
     pub(crate) async fn time_of(&self, work: impl Future<Output = ()>) -> Duration {
         let before = self.world.passed();
         work.await;
@@ -62,12 +62,12 @@ impl Stage {
         self.world.store().sleep(time).await;
     }
 
-    /// How many tickets each store has for the key.
+    /// The number of tickets of the key in each store.
     pub(crate) async fn tickets(&self) -> Vec<usize> {
         count_in(&self.stores).await
     }
 
-    /// How many wait for a turn, in each store.
+    /// The number of waiters in each line.
     pub(crate) async fn places(&self) -> Vec<usize> {
         count_in(&self.turns).await
     }
@@ -111,7 +111,7 @@ pub(crate) async fn wait(client: &Quorum, ticket: &Ticket) -> Place {
     place
 }
 
-/// Does what a waiter does, until it is served. `None`: it was taken out.
+/// Waits until the ticket is served. `None`: it was removed.
 pub(crate) async fn served(client: &Quorum, ticket: &Ticket) -> Option<Place> {
     loop {
         let place = client.renew(ticket).await.unwrap()?;
@@ -122,7 +122,7 @@ pub(crate) async fn served(client: &Quorum, ticket: &Ticket) -> Option<Place> {
     }
 }
 
-/// A host that counts the tasks that run on it.
+/// A runtime that counts its tasks.
 pub(crate) struct Counting {
     pub(crate) host: Arc<SimHost>,
     pub(crate) tasks: Arc<AtomicUsize>,

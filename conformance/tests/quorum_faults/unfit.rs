@@ -1,4 +1,4 @@
-//! What a quorum cannot keep is refused.
+//! Stores that a quorum cannot use are refused.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,10 +8,10 @@ use tenure_core::*;
 
 use super::stage::{PATIENCE, hold, play, ticket};
 
-/// A memory store that says otherwise of how its tickets live.
-struct Says(Memory, Liveness);
+/// A memory store that reports another liveness.
+struct WithLiveness(Memory, Liveness);
 
-impl Layer for Says {
+impl Layer for WithLiveness {
     type Inner = Memory;
 
     fn inner(&self) -> &Memory {
@@ -28,7 +28,7 @@ fn stores_without_leases_are_refused() {
     let host: Arc<dyn Runtime> = Arc::new(BackgroundRuntime::for_timers());
     let made = |last: Liveness| {
         let lives = [Liveness::Lease, Liveness::Process, last];
-        let stores = lives.map(|liveness| AnyEngine::new(Says(Memory::new(), liveness)));
+        let stores = lives.map(|liveness| AnyEngine::new(WithLiveness(Memory::new(), liveness)));
         Quorum::new(stores, host.clone(), PATIENCE).map(drop)
     };
     made(Liveness::Lease).unwrap();

@@ -1,4 +1,4 @@
-//! Who waits for a quorum is seen, watched and taken out as anywhere else.
+//! The waiters of a quorum are seen, watched and removed as in any store.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ fn sharing(take: u32) -> Ticket {
 }
 
 #[test]
-fn a_line_shows_who_holds_and_behind_them_who_waits() {
+fn a_line_shows_the_holders_before_the_waiters() {
     play(3, async |stage| {
         let (one, other) = (stage.client(), stage.client());
         let readers = [sharing(1), sharing(1)];
@@ -26,8 +26,8 @@ fn a_line_shows_who_holds_and_behind_them_who_waits() {
         wait(&other, &writer).await;
         wait(&one, &last).await;
         let mut waited_as = Vec::new();
-        for onlooker in [&one, &other, &stage.client()] {
-            let line = onlooker.line(&key()).await.unwrap();
+        for observer in [&one, &other, &stage.client()] {
+            let line = observer.line(&key()).await.unwrap();
             let seen: Vec<_> = line
                 .iter()
                 .map(|(ticket, place)| (ticket.id, ticket.share, place.ahead, place.state))
@@ -43,13 +43,13 @@ fn a_line_shows_who_holds_and_behind_them_who_waits() {
             let numbers: Vec<u64> = line.iter().map(|(_, place)| place.number).collect();
             assert!(numbers.is_sorted_by(|one, next| one < next), "{numbers:?}");
             waited_as = numbers[2..].to_vec();
-            assert_eq!(onlooker.keys("").await.unwrap(), [key()]);
+            assert_eq!(observer.keys("").await.unwrap(), [key()]);
         }
         for reader in &readers {
             one.leave(reader, LeaveMode::Now).await.unwrap();
         }
         let token = served(&other, &writer).await.unwrap().number;
-        assert!(token >= waited_as[0], "it waited as {}, and holds as {token}", waited_as[0]);
+        assert!(token >= waited_as[0], "the waiter had {}, and holds with {token}", waited_as[0]);
         other.leave(&writer, LeaveMode::Now).await.unwrap();
         let later = served(&one, &last).await.unwrap().number;
         assert!(later >= waited_as[1] && later > token);
@@ -60,19 +60,19 @@ fn a_line_shows_who_holds_and_behind_them_who_waits() {
 }
 
 #[test]
-fn an_onlooker_sees_one_ticket_wait_and_be_served() {
+fn an_observer_sees_one_ticket_wait_and_be_served() {
     play(3, async |stage| {
-        let (one, other, onlooker) = (stage.client(), stage.client(), stage.client());
+        let (one, other, observer) = (stage.client(), stage.client(), stage.client());
         let (first, second) = (ticket(), ticket());
         hold(&one, &first).await;
         let scope = Scope::Prefix(String::new());
-        let mut cursor = onlooker.events(&scope, None).await.unwrap().cursor;
+        let mut cursor = observer.events(&scope, None).await.unwrap().cursor;
         let mut next = async || {
-            let news = onlooker.events(&scope, Some(cursor)).await.unwrap();
+            let news = observer.events(&scope, Some(cursor)).await.unwrap();
             cursor = news.cursor;
             assert!(!news.missed);
-            let told = news.events.iter().map(|event| (event.kind, event.ticket.id));
-            told.collect::<Vec<_>>()
+            let seen = news.events.iter().map(|event| (event.kind, event.ticket.id));
+            seen.collect::<Vec<_>>()
         };
         wait(&other, &second).await;
         assert_eq!(next().await, [(EventKind::Joined, second.id)]);
@@ -87,7 +87,7 @@ fn an_onlooker_sees_one_ticket_wait_and_be_served() {
 
 #[test]
 fn a_waiter_that_is_broken_is_out_at_once_and_stays_out() {
-    // The first one that waits is about to try; the others listen.
+    // The first waiter is about to attempt; the others watch.
     for broken in 0..3 {
         play(3, async |stage| {
             let (holding, waiting, operator) = (stage.client(), stage.client(), stage.client());
@@ -107,10 +107,10 @@ fn a_waiter_that_is_broken_is_out_at_once_and_stays_out() {
                 LeaveOutcome::Waiting
             );
             let line = operator.line(&key()).await.unwrap();
-            assert_eq!(line.len(), 3, "it is out at once");
-            let told = async { assert_eq!(owner.await, None, "its owner is told") };
-            assert!(stage.time_of(told).await <= PATIENCE, "and soon");
-            assert_eq!(operator.line(&key()).await.unwrap(), line, "it does not come back");
+            assert_eq!(line.len(), 3, "the ticket is out at once");
+            let ended = async { assert_eq!(owner.await, None, "the owner is notified") };
+            assert!(stage.time_of(ended).await <= PATIENCE, "and soon");
+            assert_eq!(operator.line(&key()).await.unwrap(), line, "the ticket does not come back");
             assert_eq!(
                 operator.leave(&seen, LeaveMode::Graceful).await.unwrap(),
                 LeaveOutcome::Absent
@@ -125,7 +125,7 @@ fn a_waiter_that_is_broken_is_out_at_once_and_stays_out() {
 }
 
 #[test]
-fn whoever_waits_for_a_mutex_is_told_that_it_was_broken() {
+fn a_waiter_of_a_mutex_is_notified_that_it_was_broken() {
     play(3, async |stage| {
         let (one, other, operator) = (stage.locks(), stage.locks(), stage.locks());
         let guard = one.mutex("k").lock().await.unwrap();
@@ -143,7 +143,7 @@ fn whoever_waits_for_a_mutex_is_told_that_it_was_broken() {
 }
 
 #[test]
-fn a_store_that_loses_who_waits_breaks_nobody() {
+fn a_store_that_loses_its_waiters_breaks_no_ticket() {
     play(3, async |stage| {
         let (one, other) = (stage.client(), stage.client());
         let (holder, waiters) = (ticket(), [ticket(), ticket()]);
@@ -154,14 +154,17 @@ fn a_store_that_loses_who_waits_breaks_nobody() {
         stage.turns.iter().for_each(super::moody::Moody::loses_everything);
         stage.pass(TTL / 3).await;
         for waiter in &waiters {
-            assert!(other.renew(waiter).await.unwrap().is_some(), "it stands in line again");
+            assert!(
+                other.renew(waiter).await.unwrap().is_some(),
+                "the waiter is in the line again"
+            );
         }
         assert_eq!(one.line(&key()).await.unwrap().len(), 3);
     });
 }
 
 #[test]
-fn a_holder_that_is_broken_is_told_at_once() {
+fn a_holder_that_is_broken_is_notified_at_once() {
     play(3, async |stage| {
         let (locks, operator) = (stage.locks(), stage.locks());
         let guard = locks.mutex("k").ttl(TTL).lock().await.unwrap();
@@ -169,9 +172,9 @@ fn a_holder_that_is_broken_is_told_at_once() {
         assert!((&mut lost).now_or_never().is_none());
         assert_eq!(operator.break_ticket("k", guard.id()).await.unwrap(), LeaveOutcome::Requested);
         let line = operator.line("k").await.unwrap();
-        assert!(line[0].1.leaving, "it keeps its place until it has stopped");
-        let told = async { assert_eq!(lost.await, Loss::Broken) };
-        assert!(stage.time_of(told).await <= PATIENCE);
+        assert!(line[0].1.leaving, "the holder keeps its place until it has stopped");
+        let ended = async { assert_eq!(lost.await, Loss::Broken) };
+        assert!(stage.time_of(ended).await <= PATIENCE);
         assert!(operator.mutex("k").try_lock().await.unwrap().is_none());
         drop(guard);
         locks.flush().await;
@@ -187,15 +190,15 @@ fn a_writer_that_becomes_a_reader_is_shown_as_one() {
             let writer = sharing(SHARE_OF_MAX);
             hold(&client, &writer).await;
             stage.pass(Duration::from_secs(1)).await;
-            // One store hears nothing of it, and still shows what it knows.
+            // One store misses it, and still shows its own data.
             stage.stores[missed].is_when(Verb::Renew, Mood::Fails);
             let reader =
                 Ticket { share: sharing(1).share, note: Note::shortened("reads"), ..writer };
             client.renew(&reader).await.unwrap().unwrap();
-            for onlooker in [&client, &stage.client()] {
-                let line = onlooker.line(&key()).await.unwrap();
+            for observer in [&client, &stage.client()] {
+                let line = observer.line(&key()).await.unwrap();
                 assert_eq!((line.len(), &line[0].0), (1, &reader));
-                assert_eq!(line[0].1.life, Some(TTL), "the longest of its lives is shown");
+                assert_eq!(line[0].1.life, Some(TTL), "the longest ttl is shown");
             }
         });
     }

@@ -1,4 +1,4 @@
-//! A test program is what cargo built from one target's tests, with the place and the environment that it expects.
+//! A test program: the binary that cargo built from one target's tests, its folder and environment.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -7,17 +7,18 @@ use serde_json::Value;
 
 use crate::process::{Result, cargo, read};
 
-/// What is tested: everything, with every feature. The build and the doc tests must agree on it, or the
-/// second would build the first's crates again.
+/// The scope of a full run. The build and the doc tests share it: other features would build the
+/// crates a second time.
 pub(crate) const EVERYTHING: [&str; 2] = ["--workspace", ALL_FEATURES];
 
 const ALL_FEATURES: &str = "--all-features";
 
-/// What `cargo test` is told before these arguments: everything, less what they choose themselves.
-/// Cargo would let `--workspace` win over `--package`, and `--all-features` over `--features`.
+/// The arguments of `cargo test` that go before these: `EVERYTHING`, without those that these
+/// replace. In cargo `--workspace` takes precedence over `--package`, and `--all-features` over
+/// `--features`.
 pub(crate) fn scope_beside(arguments: &[&str]) -> Vec<&'static str> {
     let (mut scope, mut features) = (Some("--workspace"), Some(ALL_FEATURES));
-    // What follows `--` is for the test programs.
+    // Arguments after `--` are for the test programs.
     for argument in arguments.iter().take_while(|argument| **argument != "--") {
         match argument.split('=').next().unwrap_or(argument) {
             "--package" | "--workspace" | "--all" => scope = None,
@@ -33,29 +34,30 @@ pub(crate) fn scope_beside(arguments: &[&str]) -> Vec<&'static str> {
 /// One test program.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Program {
-    /// The source that it was built from, as seen from the root of the workspace.
+    /// The source of its root module, relative to the root of the workspace.
     pub source: String,
     executable: PathBuf,
-    /// The folder of its package, where it runs.
+    /// The folder of its package, its working directory.
     folder: PathBuf,
 }
 
-/// Builds every test program, and says where each is.
+/// Builds every test program.
 pub(crate) fn build_all() -> Result<Vec<Program>> {
     let mut call = cargo(["test", "--no-run", "--message-format=json-render-diagnostics"]);
     let messages = read(call.args(EVERYTHING))?;
-    let root = std::env::current_dir().map_err(|error| format!("There is no root: {error}."))?;
+    let root = std::env::current_dir()
+        .map_err(|error| format!("cannot read the current folder: {error}"))?;
     Ok(messages.lines().filter_map(|line| Program::of(line, &root)).collect())
 }
 
 impl Program {
-    /// A program that was never built.
+    /// A program that was not built, for tests.
     #[cfg(test)]
     pub(crate) fn at(source: &str, folder: &Path) -> Self {
         Self { source: source.into(), executable: folder.join("program"), folder: folder.into() }
     }
 
-    /// The program that this message of cargo is about, if it is about one.
+    /// The program of a cargo message, if the message is about a test program.
     fn of(message: &str, root: &Path) -> Option<Self> {
         let message: Value = serde_json::from_str(message).ok()?;
         if message["profile"]["test"] != true {
@@ -70,7 +72,7 @@ impl Program {
         })
     }
 
-    /// Runs it as `cargo test` would: in its package's folder, which a variable names, too.
+    /// The command of `cargo test`: in the package's folder, with `CARGO_MANIFEST_DIR` set.
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(&self.executable);
         command.current_dir(&self.folder).env("CARGO_MANIFEST_DIR", &self.folder);
@@ -106,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn only_test_programs_are_taken_from_what_cargo_says() {
+    fn only_test_programs_are_read_from_the_messages_of_cargo() {
         let artifact = r#"{"reason":"compiler-artifact","manifest_path":"/w/a/Cargo.toml","target":{"kind":["test"],"src_path":"/w/a/tests/b.rs"},
             "profile":{"test":true},"executable":"/w/target/debug/deps/b-1"}"#;
         assert_eq!(of(artifact).as_deref(), Some("a/tests/b.rs"));

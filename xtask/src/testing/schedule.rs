@@ -1,22 +1,22 @@
-//! The schedule: which test programs run side by side, and which parts of them must be alone.
+//! The schedule: which test programs run in parallel, and which tests must run alone.
 
 use std::num::NonZero;
 use std::process::Command;
 use std::thread::available_parallelism;
 
-use super::crowd::Job;
 use super::program::{EVERYTHING, Program};
+use super::runner::Job;
 use crate::process::cargo;
 
-/// So many tests of one program run at the same time.
+/// Tests of one program that run in parallel.
 pub(crate) const THREADS: &str = "6";
-/// Beginnings of the names of programs that run by themselves unless they wait: they drive real
-/// servers and processes.
+/// Folders whose programs run one at a time, unless `WAIT` lists them: they drive real servers and
+/// processes.
 const BY_THEMSELVES: [&str; 3] = ["engines/", "fences/", "cli/"];
-/// Programs that wait for leases and servers most of the time, the longest first, each with the
-/// number of its tests that run at the same time. Those of etcd are fewer: three members of etcd
-/// cannot agree in time on a busy machine. The programs that break servers pass at a load of 40, so
-/// that a neighbour does no harm.
+/// Programs that mostly wait for leases to expire, with the number of tests that run in parallel,
+/// the longest first. etcd gets fewer: three members lose their quorum when sixteen heavy cases
+/// share two cores. The programs that break servers pass at a load of 40, so they may share the
+/// machine.
 const WAIT: [(&str, &str); 9] = [
     ("engines/mongodb/tests/conformance.rs", "20"),
     ("engines/zookeeper/tests/faults.rs", THREADS),
@@ -29,27 +29,28 @@ const WAIT: [(&str, &str); 9] = [
     ("engines/mongodb/tests/faults.rs", THREADS),
 ];
 
-/// Programs that take long, the longest first: what begins last should end soon.
+/// The longest of the other programs, the longest first: a long one that starts last delays the
+/// end.
 const LONG: [&str; 2] = ["conformance/tests/simulation.rs", "conformance/tests/broken_holders.rs"];
 
-/// Tests that must be alone on the machine, by the program and the beginning of their names, and why.
+/// Tests that must run alone, by program and prefix, each with the reason.
 const ALONE: [(&str, &[&str]); 2] = [
-    // Ten thousand locks are renewed in time, and a flushed server is told of its scripts before the next caller asks:
-    // both are true of a machine that has the time, and tell nothing of one that has not.
+    // 10,000 locks are renewed in time, and a flushed server gets its scripts before the next call:
+    // both need a machine that is not busy.
     ("engines/redis/tests/faults.rs", &["crowds::", "storm::"]),
-    // A thousand waiters, and the thousands of holders of a full session, give signs of life in time.
+    // 1,000 waiters, and the thousands of holders of a full session, renew in time.
     ("engines/zookeeper/tests/faults.rs", &["crowds::"]),
 ];
 
-/// Jobs that run so many at a time. The next phase begins when all have ended.
+/// Jobs that run `at_once` at a time. The next phase starts when all have ended.
 pub(crate) struct Phase {
     pub at_once: usize,
     pub jobs: Vec<Job>,
 }
 
-/// Most programs run side by side, one for each core, and then those that wait for servers, also
-/// one for each core. One after the other come those that run by themselves, the doc tests, which
-/// are built while they run, and the tests that must be alone.
+/// Three phases. First the quick programs, one for each core; then the programs that wait, one for
+/// each core; last, one at a time, the busy programs, the doc tests and the tests that must be
+/// alone.
 pub(crate) fn phases(programs: &[Program]) -> Vec<Phase> {
     let cores = available_parallelism().map_or(1, NonZero::get);
     let (waiting, quick): (Vec<_>, Vec<_>) =
@@ -58,24 +59,24 @@ pub(crate) fn phases(programs: &[Program]) -> Vec<Phase> {
         quick.into_iter().partition(|program| is_by_itself(&program.source));
     let mut waiting: Vec<_> = waiting.into_iter().map(without_alone).collect();
     waiting.sort_by_key(|job| WAIT.iter().position(|(of, _)| *of == job.name));
-    let mut crowd: Vec<_> = others.into_iter().map(without_alone).collect();
-    crowd.sort_by_key(|job| place(&job.name));
+    let mut side_by_side: Vec<_> = others.into_iter().map(without_alone).collect();
+    side_by_side.sort_by_key(|job| place(&job.name));
     let mut one_by_one: Vec<_> = busy.into_iter().map(without_alone).collect();
     one_by_one.push(doc_tests());
     one_by_one.extend(programs.iter().filter_map(alone));
     vec![
-        Phase { at_once: cores, jobs: crowd },
+        Phase { at_once: cores, jobs: side_by_side },
         Phase { at_once: cores, jobs: waiting },
         Phase { at_once: 1, jobs: one_by_one },
     ]
 }
 
-/// Whether this program waits most of the time, so that another can share the machine.
+/// Whether this program mostly waits, so that another can share the machine.
 fn waits(source: &str) -> bool {
     WAIT.iter().any(|(of, _)| *of == source)
 }
 
-/// Whose turn it is: the long ones, and then all others in the order in which cargo built them.
+/// The place in the order: the long programs first, the others as cargo built them.
 fn place(name: &str) -> usize {
     LONG.iter().position(|long| *long == name).unwrap_or(LONG.len())
 }
@@ -84,7 +85,7 @@ fn is_by_itself(source: &str) -> bool {
     BY_THEMSELVES.iter().any(|begin| source.starts_with(begin))
 }
 
-/// How many tests of this program run at the same time.
+/// The number of tests of this program that run in parallel.
 fn threads(source: &str) -> &'static str {
     WAIT.iter().find(|(of, _)| *of == source).map_or(THREADS, |(_, threads)| threads)
 }
@@ -98,7 +99,7 @@ fn without_alone(program: &Program) -> Job {
     Job { name: program.source.clone(), command }
 }
 
-/// The tests of this program that must be alone, if it has any.
+/// A job for the tests of this program that must be alone, if it has any.
 fn alone(program: &Program) -> Option<Job> {
     let names = tests_alone(&program.source);
     if names.is_empty() {
@@ -121,7 +122,7 @@ fn doc_tests() -> Job {
     Job { name: "doc tests".into(), command }
 }
 
-/// Whoever sets the number for everything is obeyed.
+/// Sets the number of parallel tests, unless the caller's environment does.
 pub(crate) fn set_threads(command: &mut Command, threads: &str) {
     const VARIABLE: &str = "RUST_TEST_THREADS";
     if std::env::var_os(VARIABLE).is_none() {
@@ -159,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_must_be_alone_is_left_out_of_its_program_and_runs_last() {
+    fn tests_that_must_be_alone_are_left_out_of_their_program_and_run_last() {
         let [_, _, one_by_one] = &phases(&programs())[..] else { panic!("there are three phases") };
         let jobs = &one_by_one.jobs;
         assert_eq!((one_by_one.at_once, jobs.len()), (1, 3));

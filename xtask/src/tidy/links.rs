@@ -1,4 +1,4 @@
-//! A relative link in a page points to a file that is there.
+//! Checks that each relative link of a page points to a file of the tree.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,10 @@ pub(super) fn check(path: &str, text: &str, files: &BTreeSet<String>) -> Vec<Fin
         let targets = targets(line).into_iter().filter(|it| is_relative(it));
         let dead = targets.filter(|it| !is_there(&resolve(path, it), files));
         findings.extend(dead.map(|it| {
-            finding(number, format!("The link to `{it}` leads nowhere; mend or remove it."))
+            finding(
+                number,
+                format!("the target of the link `{it}` does not exist: correct or remove it"),
+            )
         }));
     }
     findings
@@ -46,7 +49,7 @@ fn resolve(page: &str, target: &str) -> String {
     for part in (if from_root { "" } else { folder }).split('/').chain(target.split('/')) {
         match part {
             "" | "." => {}
-            // A way out of the tree leads nowhere: it stays in the path, and no file is there.
+            // A path that leaves the tree keeps its `..`, so it matches no file.
             ".." if path.last().is_some_and(|it| *it != "..") => drop(path.pop()),
             part => path.push(part),
         }
@@ -75,13 +78,13 @@ mod tests {
     }
 
     #[test]
-    fn links_that_lead_nowhere_are_found() {
+    fn links_to_absent_files_are_found() {
         assert_eq!(lines("A word.\n[a](src/gone.rs)\n[b]: gone.md\n"), [2, 3]);
         assert_eq!(lines("[a](../../README.md) [b](lib.rs)\n"), [1, 1]);
     }
 
     #[test]
-    fn other_targets_are_left_alone() {
+    fn other_targets_are_not_checked() {
         assert!(lines("[a](https://b.c/d) [e](#f) [g](mailto:h@i)\n").is_empty());
         assert!(lines("```\n[a](gone.md)\n```\n").is_empty());
         assert_eq!(lines("```\n```\n[a](gone.md)\n"), [3]);

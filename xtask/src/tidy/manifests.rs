@@ -1,19 +1,19 @@
-//! A crate inherits what all crates share: it states no version, edition or lints of its own.
+//! Checks that a crate inherits its version, edition, Rust version and lints from the workspace.
 
 use super::{Finding, finding};
 
-/// What a manifest must say, by its table.
+/// The inherited keys, each with its table.
 const INHERITED: [(&str, &str); 4] =
     [("package", "version"), ("package", "edition"), ("package", "rust-version"), ("lints", "")];
 
 /// Checks the manifest of one crate.
 pub(super) fn check(text: &str) -> Vec<Finding> {
     let missing = INHERITED.into_iter().filter(|(table, key)| !inherits(text, table, key));
-    let say = |(table, key): (&str, &str)| {
+    let describe = |(table, key): (&str, &str)| {
         let line = if key.is_empty() { "workspace = true".into() } else { inheriting(key) };
-        finding(1, format!("The workspace is not asked for this; write `{line}` in `[{table}]`."))
+        finding(1, format!("the manifest does not inherit this: write `{line}` in `[{table}]`"))
     };
-    missing.map(say).collect()
+    missing.map(describe).collect()
 }
 
 fn inherits(text: &str, table: &str, key: &str) -> bool {
@@ -42,7 +42,7 @@ mod tests {
     use super::check;
 
     const GOOD: &str = "[package]\nname = \"a\"\nversion.workspace = true\n\
-        edition.workspace = true # As all.\nrust-version.workspace=true\n\n[lints]\nworkspace = true\n";
+        edition.workspace = true # All crates.\nrust-version.workspace=true\n\n[lints]\nworkspace = true\n";
 
     #[test]
     fn a_crate_that_inherits_is_right() {

@@ -1,22 +1,27 @@
-//! A Rust file, taken apart line by line: what is code, and what is comment.
+//! A scanner that splits the lines of a Rust file into code and comment, and marks tests.
 
-/// A file, and where its tests begin.
-pub(super) struct Source {
+/// A scanned file.
+pub(crate) struct Source {
     pub lines: Vec<Line>,
-    /// The number of lines above the module of tests that closes the file.
-    pub lines_before_tests: usize,
 }
 
-/// One line. What stands between quotes is in neither `code` nor `comment`.
-pub(super) struct Line {
+/// One line. Text between quotes is in neither `code` nor `comment`.
+pub(crate) struct Line {
     pub text: String,
     pub code: String,
     pub comment: String,
+    /// Whether the line belongs to an item below `#[cfg(test)]`, the attribute included.
+    pub is_test: bool,
 }
 
 impl Line {
-    /// The marker of a comment that has the line to itself, and the comment.
-    pub(super) fn whole_comment(&self) -> Option<(&'static str, &str)> {
+    /// Whether the line has code, or a part of a quoted text.
+    pub(crate) fn has_code(&self) -> bool {
+        !self.code.trim().is_empty() || (self.comment.is_empty() && !self.text.trim().is_empty())
+    }
+
+    /// The marker and the text of a comment that fills the line.
+    pub(crate) fn whole_comment(&self) -> Option<(&'static str, &str)> {
         if !self.code.trim().is_empty() {
             return None;
         }
@@ -25,7 +30,7 @@ impl Line {
     }
 }
 
-/// What the scanner is in the middle of.
+/// The scanner's state between two characters.
 #[derive(Clone, Copy)]
 enum Within {
     Code,
@@ -35,22 +40,46 @@ enum Within {
 }
 
 impl Source {
-    /// Takes a file apart.
-    pub(super) fn read(text: &str) -> Self {
+    /// Scans a file.
+    pub(crate) fn read(text: &str) -> Self {
         let mut within = Within::Code;
-        let lines: Vec<Line> = text.lines().map(|line| scan(line, &mut within)).collect();
-        let opens_tests = |pair: &[Line]| {
-            let (first, second) = (&pair[0].code, &pair[1].code);
-            first == "#[cfg(test)]" && second.starts_with("mod ") && second.ends_with('{')
-        };
-        let lines_before_tests = lines.windows(2).position(opens_tests).unwrap_or(lines.len());
-        Self { lines, lines_before_tests }
+        let mut lines: Vec<Line> = text.lines().map(|line| scan(line, &mut within)).collect();
+        mark_tests(&mut lines);
+        Self { lines }
+    }
+
+    /// The modules that only a build of the tests includes, each with a file of its own.
+    pub(crate) fn test_modules(&self) -> impl Iterator<Item = &str> {
+        let tests = self.lines.iter().filter(|line| line.is_test);
+        tests.filter_map(|line| {
+            let (visibility, name) = line.code.trim().strip_suffix(';')?.rsplit_once("mod ")?;
+            (visibility.is_empty() || visibility.starts_with("pub")).then_some(name)
+        })
+    }
+}
+
+/// Marks each `#[cfg(test)]` and the item below it, which ends with its braces or with `;`.
+fn mark_tests(lines: &mut [Line]) {
+    let mut open = 0_usize;
+    let mut inside = false;
+    for line in lines {
+        let code = line.code.trim();
+        let is_attribute = code.starts_with("#[");
+        inside |= code.starts_with("#[cfg(test)]") || code.starts_with("#[cfg(all(test");
+        line.is_test = inside;
+        if inside && !is_attribute {
+            let opened = code.matches(['{', '(']).count();
+            let closed = code.matches(['}', ')']).count();
+            open = (open + opened).saturating_sub(closed);
+            inside = open > 0 || !code.ends_with([';', '}', ',']);
+        }
     }
 }
 
 fn scan(text: &str, within: &mut Within) -> Line {
     let chars: Vec<char> = text.chars().collect();
-    let mut line = Line { text: text.into(), code: String::new(), comment: String::new() };
+    let mut line =
+        Line { text: text.into(), code: String::new(), comment: String::new(), is_test: false };
     let mut at = 0;
     while at < chars.len() {
         let rest = &chars[at..];
@@ -64,7 +93,7 @@ fn scan(text: &str, within: &mut Within) -> Line {
     line
 }
 
-/// Each of these looks at what is left of a line, and says how many characters it took.
+/// Scans the rest of a line, and returns the number of characters that it consumed.
 fn code(rest: &[char], line: &mut Line, within: &mut Within) -> usize {
     match rest {
         ['/', '/', ..] => {
@@ -127,7 +156,8 @@ fn raw_quoted(rest: &[char], hashes: usize, within: &mut Within) -> usize {
     1 + hashes
 }
 
-/// Whether an `r` that comes next belongs to a name; the `b` and `c` of other quotes do not count.
+/// Whether an `r` that comes next belongs to a name. The prefixes `b` and `c` of quotes do not
+/// count.
 fn ends_in_a_word(code: &str) -> bool {
     let mut back = code.chars().rev();
     match back.next() {
@@ -166,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_comment_is_told_by_its_marker() {
+    fn a_whole_comment_has_a_marker() {
         let source = Source::read("//! a\n/// b\n  // c\nd(); // e\n\"\n// f\n\"");
         let found: Vec<_> = source.lines.iter().map(super::Line::whole_comment).collect();
         let expected = [Some(("//!", " a")), Some(("///", " b")), Some(("//", " c"))];
@@ -175,9 +205,17 @@ mod tests {
     }
 
     #[test]
-    fn the_closing_module_of_tests_is_found() {
-        let with = Source::read("fn a() {}\n#[cfg(test)]\nmod b;\n#[cfg(test)]\nmod tests {\n}\n");
-        assert_eq!(with.lines_before_tests, 3);
-        assert_eq!(Source::read("fn a() {}\n").lines_before_tests, 1);
+    fn items_of_tests_are_marked_to_their_end() {
+        let marks = |text: &str| -> String {
+            let lines = Source::read(text).lines;
+            lines.iter().map(|line| if line.is_test { 't' } else { '.' }).collect()
+        };
+        assert_eq!(marks("a();\n#[cfg(test)]\nmod b;\nmod c;"), ".tt.");
+        assert_eq!(marks("#[cfg(test)]\n#[rustfmt::skip]\nmod b {\n}\n}\nc();"), "tttt..");
+        assert_eq!(marks("#[cfg(test)]\nfn b(\n    c: D,\n) {\n    \"}\";\n}\nc();"), "tttttt.");
+        assert_eq!(marks("#[cfg(all(test, unix))]\nuse b::{\n    C,\n};\nd();"), "tttt.");
+        let source =
+            Source::read("mod a;\n#[cfg(test)]\npub(crate) mod b;\n#[cfg(test)]\nmod c {\n}\n");
+        assert_eq!(source.test_modules().collect::<Vec<_>>(), ["b"]);
     }
 }

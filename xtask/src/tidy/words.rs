@@ -1,27 +1,27 @@
-//! Words that must not be left in a file: marks of unfinished work, and paths of one machine.
+//! Marks of unfinished work, and paths of one machine, which must not stay in a file.
 
 use super::source::{Line, Source, is_of_a_word};
 use super::{Finding, finding};
 
-/// Macros that stand for code which is still to be written, or is being looked at.
+/// Macros of unfinished or inspected code.
 const MACROS: [&str; 3] = ["todo!", "unimplemented!", "dbg!"];
-/// What people write into comments instead.
+/// Marks of unfinished work in comments.
 const MARKS: [&str; 3] = ["TODO", "FIXME", "XXX"];
-/// Folders that are another person's, or nobody's, on the next machine.
+/// Folders whose content differs between machines.
 const MACHINE_FOLDERS: [&str; 4] = ["home", "root", "work", "tmp"];
 
-/// Checks a Rust file. What stands between quotes may be any word, but no path.
+/// Checks a Rust file. A quoted text may have any word, but no path.
 pub(super) fn in_source(path: &str, source: &Source) -> Vec<Finding> {
-    let tests_only = path.split('/').any(|part| part == "tests" || part == "tests.rs");
+    let is_of_tests = path.split('/').any(|part| part == "tests" || part == "tests.rs");
     let mut findings = Vec::new();
     for (number, line) in (1..).zip(&source.lines) {
-        let Line { text, code, comment } = line;
+        let Line { text, code, comment, is_test } = line;
         let macros = MACROS.into_iter().filter(|word| has_word(code, word));
         findings.extend(macros.map(|word| unfinished(number, word)));
         let marks =
             MARKS.into_iter().filter(|word| has_word(comment, word) || has_word(code, word));
         findings.extend(marks.map(|word| unfinished(number, word)));
-        if !tests_only && number <= source.lines_before_tests {
+        if !is_of_tests && !is_test {
             findings.extend(machine_path(number, text));
         }
     }
@@ -43,7 +43,7 @@ pub(super) fn left_over(text: &str) -> Vec<Finding> {
     (1..).zip(text.lines()).flat_map(marked).collect()
 }
 
-/// Whether `word` is in `text`, and is not a part of a longer one.
+/// Whether `text` has `word`, and not only as a part of a longer word.
 pub(super) fn has_word(text: &str, word: &str) -> bool {
     text.match_indices(word).any(|(at, _)| {
         let before = text[..at].chars().next_back();
@@ -54,7 +54,7 @@ pub(super) fn has_word(text: &str, word: &str) -> bool {
 }
 
 fn unfinished(line: usize, word: &str) -> Finding {
-    finding(line, format!("`{word}` marks unfinished work; finish it."))
+    finding(line, format!("`{word}` marks unfinished work: finish it"))
 }
 
 fn machine_path(line: usize, text: &str) -> Option<Finding> {
@@ -64,7 +64,7 @@ fn machine_path(line: usize, text: &str) -> Option<Finding> {
             |at: usize| !text[..at].ends_with(|it| is_of_a_word(it) || "-.".contains(it));
         text.match_indices(&path).any(|(at, _)| starts_there(at))
     })?;
-    Some(finding(line, format!("A path in `/{folder}` is of one machine; say it without.")))
+    Some(finding(line, format!("a path in `/{folder}` exists on one machine only: remove it")))
 }
 
 #[cfg(test)]
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn talking_about_it_is_not_doing_it() {
+    fn names_and_quotes_of_marks_are_allowed() {
         assert!(lines("a.rs", "b(\"todo!\"); my_dbg!(c); // A `dbg!` here.").is_empty());
         assert!(lines("a.rs", "const TODOS: u8 = 1; // XXXX").is_empty());
         assert!(left_over("mktemp -d XXXXXX").is_empty());

@@ -1,8 +1,8 @@
-//! What is done to which message: the rules of a proxy, and how a request is judged by them.
+//! The rules of a proxy: which request they match, and what happens to it.
 
 use std::time::Duration;
 
-/// Which message a rule is for.
+/// The requests that a rule matches.
 #[derive(Clone, Debug)]
 pub struct Match {
     part: Vec<u8>,
@@ -10,12 +10,12 @@ pub struct Match {
 }
 
 impl Match {
-    /// The first request whose bytes contain these, on any connection.
+    /// The first request that contains these bytes, on any connection.
     pub fn request_containing(part: impl Into<Vec<u8>>) -> Self {
         Self { part: part.into(), nth: 1 }
     }
 
-    /// The n-th such request after the rule was made, counted from 1, on all connections together.
+    /// The n-th such request after the rule was made, counted from 1 over all connections.
     #[must_use]
     pub fn nth(mut self, nth: u64) -> Self {
         self.nth = nth;
@@ -23,26 +23,26 @@ impl Match {
     }
 }
 
-/// What is done to a chosen request, or to the reply to it.
+/// The treatment of the matched request, or of its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Act {
-    /// The request never reaches the server, nor does anything that the client says behind it, and
-    /// its connection is closed. What was said before reaches the server, and may stay unanswered.
+    /// The request and everything that the client sends after it never reach the server, and the
+    /// connection is closed. Earlier bytes reach the server, and may stay unanswered.
     CutBefore,
-    /// The request reaches the server and is answered; then the reply is thrown away, and the
-    /// connection is closed. What the client says behind the request never reaches the server;
-    /// what the server says before the reply reaches the client.
+    /// The request reaches the server and is answered; then the reply is discarded, and the
+    /// connection is closed. Bytes of the client after the request never reach the server; bytes of
+    /// the server before the reply reach the client.
     CutAfter,
-    /// The reply is held until [`Rule::release`](super::Rule::release), and so is all that the server says behind it on
-    /// that connection, pushes too.
+    /// The reply, and everything that the server sends after it on that connection, pushes too, is
+    /// held until [`Rule::release`](super::Rule::release).
     HoldReply,
-    /// The reply comes so much later, and so does all that the server says behind it on that
-    /// connection.
+    /// The reply, and everything that the server sends after it on that connection, is delayed by
+    /// this time.
     Delay(Duration),
 }
 
 impl Act {
-    /// What is done to the reply. `None`: there will be none.
+    /// The treatment of the reply. `None`: there will be none.
     fn on_reply(self) -> Option<OnReply> {
         match self {
             Self::CutBefore => None,
@@ -53,24 +53,24 @@ impl Act {
     }
 }
 
-/// A rule, and what has become of it.
+/// A rule and its state.
 pub(super) struct RuleState {
     matched: Match,
     act: Act,
-    /// Its message has come.
+    /// Its request has arrived.
     chosen: bool,
     pub(super) hit: bool,
     pub(super) released: bool,
 }
 
 impl RuleState {
-    /// A rule whose message has not come.
+    /// A rule whose request has not arrived.
     pub(super) fn new(matched: Match, act: Act) -> Self {
         Self { matched, act, chosen: false, hit: false, released: false }
     }
 }
 
-/// What a rule wants to be done to a reply.
+/// The treatment of a reply, with its rule.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Deed {
     pub(super) rule: usize,
@@ -84,14 +84,14 @@ pub(super) enum OnReply {
     Delay(Duration),
 }
 
-/// What is to be done to a request.
+/// The treatment of a request.
 pub(super) enum Verdict {
     Pass(Option<Deed>),
     Cut { rule: usize },
 }
 
-/// Asks all rules. Of several that choose the same request, the first acts, and the others choose
-/// the next that they match.
+/// Applies all rules. If several match the same request, the first acts, and the others wait for
+/// the next request that they match.
 pub(super) fn judge(rules: &mut [RuleState], request: &[u8]) -> Verdict {
     let mut verdict = Verdict::Pass(None);
     for (number, rule) in rules.iter_mut().enumerate() {

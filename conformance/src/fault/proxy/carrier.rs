@@ -1,4 +1,5 @@
-//! The threads of a proxy: one that accepts, and four for each connection, which only read and write.
+//! The threads of a proxy: one that accepts, and four for each connection, which only read and
+//! write.
 
 use std::io::{self, Error, ErrorKind, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -9,16 +10,16 @@ use std::time::Duration;
 use super::direction::Direction;
 use super::shared::Shared;
 
-/// How much is read at once.
+/// Maximum bytes of one read.
 const READ_BYTES_MAX: usize = 64 << 10;
-/// How long the server may take to accept a connection.
+/// Time limit of a connection to the server.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
-/// How long a write may take until it looks whether anybody wants it still.
+/// Time after which a blocked write checks whether the connection still exists.
 const WRITE_MAX: Duration = Duration::from_millis(50);
-/// A pause after a connection could not be accepted, because there are too many files, perhaps.
+/// Pause after a failed accept, for example because of too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(1);
 
-/// Accepts connections until the shared ends, and comes back when everything on it has ended.
+/// Accepts connections until the proxy ends, and returns when all its connections have ended.
 pub(super) fn accept(shared: &Arc<Shared>, listener: &TcpListener) {
     let mut carriers: Vec<JoinHandle<()>> = Vec::new();
     while !shared.state().ended {
@@ -33,12 +34,12 @@ pub(super) fn accept(shared: &Arc<Shared>, listener: &TcpListener) {
         carriers.retain(|carrier| !carrier.is_finished());
     }
     for carrier in carriers {
-        // One that has panicked has ended, too.
-        let _ended = carrier.join();
+        // A panicked thread has ended, too.
+        let _ = carrier.join();
     }
 }
 
-/// Carries one connection to its end.
+/// Runs one connection until it ends.
 fn carry(shared: &Shared, id: u64) {
     let Some(client) = shared.open(id) else { return };
     let server = TcpStream::connect_timeout(&shared.server, CONNECT_MAX);
@@ -56,7 +57,7 @@ fn carry(shared: &Shared, id: u64) {
     });
 }
 
-/// Bytes leave at once, and nobody waits forever until they can.
+/// Disables delays of small writes, and limits the time of each write.
 fn prepare(end: &TcpStream) -> io::Result<()> {
     end.set_nodelay(true)?;
     end.set_write_timeout(Some(WRITE_MAX))
@@ -67,7 +68,7 @@ fn read(shared: &Shared, id: u64, direction: Direction, mut from: &TcpStream) {
     loop {
         let length = match from.read(&mut bytes) {
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-            // A side that has failed has ended.
+            // A failed side has ended.
             outcome => outcome.unwrap_or(0),
         };
         if !shared.hear(id, direction, &bytes[..length]) {
@@ -83,7 +84,7 @@ fn write(shared: &Shared, id: u64, direction: Direction, mut to: &TcpStream) {
             match to.write(rest) {
                 Ok(length) => rest = &rest[length..],
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // A reset cannot wake it: it looks itself.
+                // A reset does not wake this thread, so it checks.
                 Err(error) if is_timeout(&error) && shared.carries(id) => {}
                 Err(_) => return shared.end(id),
             }

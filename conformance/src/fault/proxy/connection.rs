@@ -1,4 +1,4 @@
-//! One connection: its two ends, what waits in each direction, and what its two sides say to one another.
+//! One connection: its two ends, the queue of each direction, and the conversation.
 
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
@@ -17,16 +17,16 @@ pub(super) struct Connection {
     conversation: Conversation,
 }
 
-/// How a connection is ended.
+/// The way in which a connection ends.
 #[derive(Clone, Copy)]
 pub(super) enum End {
     Close,
-    /// With a reset, which the last of its threads sends when it lets go.
+    /// With a reset, sent when the last of its threads closes the socket.
     Reset,
 }
 
 impl Connection {
-    /// A client was accepted, and there is no connection to the server yet.
+    /// An accepted client without a connection to the server.
     pub(super) fn from_client(client: TcpStream, protocol: Protocol) -> Self {
         let conversation = Conversation::new(protocol);
         Self { client: Arc::new(client), server: None, queues: Both::default(), conversation }
@@ -37,7 +37,7 @@ impl Connection {
         self.queues.replies.changed.notify_all();
     }
 
-    /// One side has said something, or has ended with an empty word.
+    /// Takes the bytes of one side; none mean that it has ended.
     pub(super) fn hear(
         &mut self,
         direction: Direction,
@@ -63,15 +63,15 @@ impl Connection {
         self.wake();
     }
 
-    /// Ends both sides. What waits on the way is lost.
+    /// Ends both sides. Queued bytes are lost.
     pub(super) fn end(self, how: End) {
         for end in [Some(&self.client), self.server.as_ref()].into_iter().flatten() {
             let how = match how {
                 End::Reset if linger_not(end) => Shutdown::Read,
                 _ => Shutdown::Both,
             };
-            // It may be closed already, which is as good.
-            let _closed = end.shutdown(how);
+            // A failure means that it is closed already.
+            let _ = end.shutdown(how);
         }
         self.wake();
     }
@@ -125,7 +125,7 @@ impl Connection {
     }
 }
 
-/// A close is a reset from now on; `false`: it cannot be.
+/// Makes the close a reset. Returns `false` if the system cannot.
 #[cfg(unix)]
 fn linger_not(end: &TcpStream) -> bool {
     rustix::net::sockopt::set_socket_linger(end, Some(Duration::ZERO)).is_ok()

@@ -1,25 +1,25 @@
-//! What a proxy has seen, in numbers.
+//! The counts of a proxy.
 
 use std::collections::BTreeMap;
 
 use super::direction::Direction;
 
-/// What a [`Proxy`](super::Proxy) has seen since it began, or since it was told to
-/// [count anew](super::Proxy::reset_counts).
+/// The counts of a [`Proxy`](super::Proxy) since it started, or since
+/// [`reset_counts`](super::Proxy::reset_counts).
 ///
-/// Requests and pushes are counted when they arrive at the proxy, whether they pass or not; bytes
-/// when they pass.
+/// Requests and pushes are counted when they arrive at the proxy, also if they do not pass; bytes
+/// are counted when they pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Connections that were accepted, and not refused.
+    /// Connections that were accepted and not refused.
     pub connections: u64,
-    /// Connections that have ended, by whatever end.
+    /// Connections that have ended, in any way.
     pub ended: u64,
     /// Requests.
     pub requests: u64,
     /// Requests by their first word, in upper case, where the protocol has words.
     pub commands: BTreeMap<String, u64>,
-    /// What a server said that is not a reply, where the protocol tells.
+    /// Messages of the server that are not replies, if the protocol has them.
     pub pushes: u64,
     /// Bytes that passed from clients to the server.
     pub bytes_to_server: u64,
@@ -28,7 +28,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// How many requests began with this word, which is in upper case.
+    /// The number of requests whose first word is this one, in upper case.
     pub fn of(&self, command: &str) -> u64 {
         self.commands.get(command).copied().unwrap_or(0)
     }

@@ -1,4 +1,4 @@
-//! The two directions of a connection, and things of which there is one for each.
+//! The two directions of a connection, and a pair of values for them.
 
 /// The two directions of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,7 +9,7 @@ pub enum Direction {
     Replies,
 }
 
-/// One for each direction.
+/// A value for each direction.
 #[derive(Default)]
 pub(super) struct Both<T> {
     pub(super) requests: T,

@@ -1,4 +1,4 @@
-//! A conversation on one connection: where a message ends, and which reply is to which request.
+//! The conversation on one connection: where a message ends, and which request a reply answers.
 
 use std::collections::VecDeque;
 use std::mem::take;
@@ -7,42 +7,42 @@ use super::act::Deed;
 use super::direction::{Both, Direction};
 use super::resp::{Found, Scanner, first_word, words};
 
-/// How a [`Proxy`](super::Proxy) tells messages apart.
+/// The protocol by which a [`Proxy`](super::Proxy) splits messages.
 ///
-/// Whatever does not follow its protocol passes as [`Bytes`](Protocol::Bytes) do, and so does
-/// everything behind it on that connection.
+/// Bytes that do not follow the protocol pass as [`Bytes`](Protocol::Bytes), and so does everything
+/// after them on that connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Protocol {
-    /// Any: what arrives at once is a message, and the reply to a request is the next that the
-    /// server says. That is enough where client and server speak in turns, and briefly.
+    /// Any protocol: the bytes that arrive at once are a message, and the next bytes of the server
+    /// are the reply. That suits short messages of client and server in turn.
     Bytes,
-    /// Redis: RESP2 and RESP3, with pipelines and pushes. A confirmation of `SUBSCRIBE` and its like
-    /// is a reply, though it looks like a push. Behind `MONITOR`, `PSYNC` and `CLIENT REPLY` nobody
-    /// can tell what is a reply: there it is bytes.
+    /// Redis: RESP2 and RESP3, with pipelines and pushes. A confirmation of `SUBSCRIBE` and its
+    /// like is a reply, though it looks like a push. After `MONITOR`, `PSYNC` and `CLIENT REPLY`
+    /// replies cannot be recognised, so everything after them passes as bytes.
     Resp,
 }
 
-/// What a client said.
+/// A request of a client.
 pub(super) struct Request {
     pub(super) bytes: Vec<u8>,
-    /// Its first word in upper case, where it has words.
+    /// Its first word in upper case, if it has words.
     pub(super) command: Option<String>,
     answer: Answer,
 }
 
-/// How a request will be answered.
+/// The form of the answer to a request.
 enum Answer {
     Never,
     Reply,
-    /// By pushes that begin with this word, so many of them; or by one error.
+    /// This number of pushes that start with this word, or one error.
     Pushes(String, usize),
 }
 
-/// What a server said.
+/// A message of a server.
 pub(super) enum Role {
     Push,
-    /// The reply to a request, with what a rule wants to be done to it.
+    /// The reply to a request, with the treatment that a rule chose.
     Reply(Option<Deed>),
 }
 
@@ -51,26 +51,26 @@ struct Question {
     deed: Option<Deed>,
 }
 
-/// Something said. It is framed if it is a whole message of the protocol.
+/// Bytes of one side. They are framed if they are a whole message of the protocol.
 struct Said {
     bytes: Vec<u8>,
     framed: bool,
 }
 
-/// What was heard of one side, and is not a whole message yet.
+/// Bytes of one side that are not a whole message yet.
 #[derive(Default)]
 struct Unread {
     bytes: Vec<u8>,
     scanner: Scanner,
 }
 
-/// All that is known of what two sides say to one another.
+/// The state of the conversation.
 pub(super) struct Conversation {
     protocol: Protocol,
     unread: Both<Unread>,
     unanswered: VecDeque<Question>,
     subscribes: bool,
-    /// Pushes look like pushes.
+    /// RESP3: pushes have a type of their own.
     in_resp3: bool,
 }
 
@@ -85,13 +85,13 @@ impl Conversation {
         }
     }
 
-    /// The requests that are whole, now that the client has said this too.
+    /// Adds bytes of the client, and returns the requests that are complete.
     pub(super) fn requests(&mut self, bytes: &[u8]) -> Vec<Request> {
         let said = self.hear(Direction::Requests, bytes);
         said.into_iter().map(|said| self.request(said)).collect()
     }
 
-    /// A request is on its way, and this is to be done to its reply.
+    /// Notes a request that passes, and the treatment of its reply.
     pub(super) fn asked(&mut self, request: &mut Request, deed: Option<Deed>) {
         let answer = std::mem::replace(&mut request.answer, Answer::Never);
         if !matches!(answer, Answer::Never) {
@@ -99,17 +99,18 @@ impl Conversation {
         }
     }
 
-    /// The replies and pushes that are whole, now that the server has said this too.
+    /// Adds bytes of the server, and returns the replies and pushes that are complete.
     pub(super) fn replies(&mut self, bytes: &[u8]) -> Vec<(Vec<u8>, Role)> {
         let said = self.hear(Direction::Replies, bytes);
-        let told = |said: Said| {
+        let message = |said: Said| {
             let role = if said.framed { self.role(&said.bytes) } else { self.role_of_bytes() };
             (said.bytes, role)
         };
-        said.into_iter().map(told).collect()
+        said.into_iter().map(message).collect()
     }
 
-    /// The part of a message of which no more comes, or which nobody looks for any longer.
+    /// Returns the incomplete message, if the side has ended or its messages are not split any
+    /// more.
     pub(super) fn rest(&mut self, direction: Direction, ended: bool) -> Option<Vec<u8>> {
         let over = ended || self.protocol == Protocol::Bytes;
         let rest = over.then(|| take(&mut self.unread.of_mut(direction).bytes))?;
@@ -186,7 +187,7 @@ impl Conversation {
         Role::Reply(deed)
     }
 
-    /// The first word of a push, and of what looks like a reply in RESP2 and is none.
+    /// The first word of a push, or of a RESP2 message that looks like a reply and is a push.
     fn push_word<'a>(&self, bytes: &'a [u8]) -> Option<&'a [u8]> {
         match bytes.first()? {
             b'>' => first_word(bytes).or(Some(b"")),
@@ -196,7 +197,7 @@ impl Conversation {
         }
     }
 
-    /// Who speaks in turns has answered all that was asked, or what a rule waits for.
+    /// The role of the bytes: the reply to the oldest request, or to the one that a rule waits for.
     fn role_of_bytes(&mut self) -> Role {
         while let Some(question) = self.unanswered.pop_front() {
             if question.deed.is_some() {
@@ -212,7 +213,7 @@ mod tests {
     use super::{Conversation, Direction, Protocol, Role};
     use crate::fault::proxy::act::{Deed, OnReply};
 
-    /// Asks, and marks the reply with the place among all questions.
+    /// Sends a request, and marks its reply with its index.
     fn ask(conversation: &mut Conversation, asked: &[u8]) {
         for mut request in conversation.requests(asked) {
             let rule = conversation.unanswered.len();
@@ -220,9 +221,9 @@ mod tests {
         }
     }
 
-    /// Which question each thing is a reply to; `None` is a push.
-    fn roles(conversation: &mut Conversation, told: &[u8]) -> Vec<Option<usize>> {
-        let replies = conversation.replies(told).into_iter();
+    /// The index of the request of each message; `None` is a push.
+    fn roles(conversation: &mut Conversation, bytes: &[u8]) -> Vec<Option<usize>> {
+        let replies = conversation.replies(bytes).into_iter();
         let rule = |role| match role {
             Role::Push => None,
             Role::Reply(deed) => Some(deed.map_or(99, |deed| deed.rule)),
@@ -235,8 +236,8 @@ mod tests {
         let mut resp = Conversation::new(Protocol::Resp);
         ask(&mut resp, b"*2\r\n$5\r\nHELLO\r\n$1\r\n3\r\nPING\r\n*0\r\n*1\r\n$4\r\nPI");
         ask(&mut resp, b"NG\r\n");
-        let told = b"%0\r\n>1\r\n+a\r\n+PONG\r\n>1\r\n+b\r\n*1\r\n$7\r\nmessage\r\n";
-        assert_eq!(roles(&mut resp, told), [Some(0), None, Some(1), None, Some(2)]);
+        let bytes = b"%0\r\n>1\r\n+a\r\n+PONG\r\n>1\r\n+b\r\n*1\r\n$7\r\nmessage\r\n";
+        assert_eq!(roles(&mut resp, bytes), [Some(0), None, Some(1), None, Some(2)]);
     }
 
     #[test]
@@ -245,9 +246,9 @@ mod tests {
             let mut resp = Conversation::new(Protocol::Resp);
             ask(&mut resp, b"SUBSCRIBE a b\r\nPING\r\nUNSUBSCRIBE\r\n");
             let push = |word: &str| format!("{mark}2\r\n${}\r\n{word}\r\n+a\r\n", word.len());
-            let told = [push("subscribe"), push("message"), push("subscribe"), "+PONG\r\n".into()];
-            let told = told.concat() + &push("unsubscribe") + &push("unsubscribe");
-            let roles = roles(&mut resp, told.as_bytes());
+            let bytes = [push("subscribe"), push("message"), push("subscribe"), "+PONG\r\n".into()];
+            let bytes = bytes.concat() + &push("unsubscribe") + &push("unsubscribe");
+            let roles = roles(&mut resp, bytes.as_bytes());
             assert_eq!(roles, [Some(0), None, Some(99), Some(1), Some(2), None]);
         }
     }
@@ -260,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_sets_free_what_was_kept_back() {
+    fn garbage_releases_an_incomplete_message() {
         let mut resp = Conversation::new(Protocol::Resp);
         ask(&mut resp, b"*1\r\n$4\r\nPI");
         assert_eq!(resp.rest(Direction::Requests, false), None);
@@ -270,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_sets_free_what_was_kept_back() {
+    fn an_end_releases_an_incomplete_message() {
         let mut resp = Conversation::new(Protocol::Resp);
         ask(&mut resp, b"PING\r\n*1");
         assert_eq!(resp.rest(Direction::Replies, true), None);
@@ -278,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_answered_by_what_comes_next() {
+    fn bytes_are_answered_by_the_next_bytes() {
         let mut bytes = Conversation::new(Protocol::Bytes);
         ask(&mut bytes, b"what");
         ask(&mut bytes, b"who");

@@ -1,4 +1,4 @@
-//! The queue of one direction of one connection: what waits until it may pass, in the order in which it came.
+//! The queue of one direction of one connection, in the order of arrival.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar};
@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use super::act::RuleState;
 
-/// How much may wait before no more is read.
+/// Queued bytes above which the proxy stops reading.
 const BYTES_MAX: usize = 32 << 20;
-/// The beat of a slow direction.
+/// Interval of a slow direction.
 const SLOW_BEAT: Duration = Duration::from_millis(1);
 
-/// How all connections are in one direction.
+/// The condition of all connections in one direction.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Condition {
     pub(super) delay: Duration,
@@ -19,12 +19,12 @@ pub(super) struct Condition {
     pub(super) hole: bool,
 }
 
-/// Something that waits.
+/// Queued bytes.
 struct Parcel {
     load: Load,
     came: Instant,
     late_by: Duration,
-    /// The rule that holds it.
+    /// The rule that holds them.
     held: Option<usize>,
 }
 
@@ -33,24 +33,24 @@ enum Load {
     End { rule: Option<usize> },
 }
 
-/// What a queue wants to be done now.
+/// The next action of a queue.
 pub(super) enum Step {
     Send(Vec<u8>),
-    /// The connection ends, for a rule perhaps.
+    /// The end of the connection, by a rule or by a side.
     End(Option<usize>),
-    /// Nothing, until something changes, or until this instant.
+    /// A wait until a change, or until this instant.
     Wait(Option<Instant>),
 }
 
-/// What waits in one direction of one connection.
+/// The queue of one direction of one connection.
 #[derive(Default)]
 pub(super) struct Queue {
     parcels: VecDeque<Parcel>,
-    /// How many bytes wait.
+    /// Queued bytes.
     bytes: usize,
-    /// When a slow direction may go on.
+    /// The next time at which a slow direction may send.
     next_beat: Option<Instant>,
-    /// Nothing more is let in: a rule has cut it.
+    /// A rule has cut this direction: nothing more is queued.
     pub(super) shut: bool,
     pub(super) changed: Arc<Condvar>,
 }
@@ -64,20 +64,20 @@ impl Queue {
         self.push_held(bytes, Duration::ZERO, None);
     }
 
-    /// Bytes that come later than others, or that a rule holds.
+    /// Queues bytes that are delayed, or held by a rule.
     pub(super) fn push_held(&mut self, bytes: Vec<u8>, late_by: Duration, held: Option<usize>) {
         self.bytes += bytes.len();
         let load = Load::Bytes { bytes, sent: 0 };
         self.parcels.push_back(Parcel { load, came: Instant::now(), late_by, held });
     }
 
-    /// The connection ends behind what is here already.
+    /// Ends the connection after the queued bytes.
     pub(super) fn push_end(&mut self, rule: Option<usize>) {
         let (load, late_by) = (Load::End { rule }, Duration::ZERO);
         self.parcels.push_back(Parcel { load, came: Instant::now(), late_by, held: None });
     }
 
-    /// What is to be done at this instant.
+    /// Returns the action at this instant.
     pub(super) fn step(&mut self, is: Condition, rules: &[RuleState], now: Instant) -> Step {
         let Some(parcel) = self.parcels.front_mut() else { return Step::Wait(None) };
         if is.hole || parcel.held.is_some_and(|rule| !rules[rule].released) {

@@ -1,38 +1,38 @@
-//! Where a message of Redis ends: RESP2 and RESP3, taken apart only as far as that needs.
+//! Finds the end of a RESP2 or RESP3 message, and parses no more than that needs.
 
 use super::direction::Direction;
 
-/// The longest message that is looked for; a longer one passes as bytes.
+/// Maximum length of a message; a longer one passes as bytes.
 const MESSAGE_BYTES_MAX: usize = 16 << 20;
-/// The longest line.
+/// Maximum length of a line.
 const LINE_BYTES_MAX: usize = 64 << 10;
-/// The most values that are open at the same time.
+/// Maximum number of open values.
 const VALUES_MAX: usize = 1 << 20;
 
-/// What a value may begin with.
+/// The first bytes of values.
 const KINDS: &[u8] = b"+-:_,#($=!*~>%|";
-/// The length of a value that is not there.
+/// The length of an absent value.
 const NONE: &[u8] = b"-1";
 
-/// How far into a message somebody has looked who waits for the rest of it.
+/// A scanner that resumes where the last bytes ended.
 pub(super) struct Scanner {
     at: usize,
-    /// How many values must still come, before the message is whole.
+    /// Values that the message still lacks.
     values: usize,
 }
 
-/// What is at the beginning of some bytes.
+/// The start of some bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// A message of so many bytes.
+    /// A whole message of this length.
     Whole(usize),
-    /// The beginning of one.
+    /// The start of a message.
     Part,
-    /// Something else.
+    /// Bytes of another protocol.
     Garbage,
 }
 
-/// A value's first line, and where it ends.
+/// The type, the first line and the end of a value.
 type Line<'a> = (u8, &'a [u8], usize);
 
 impl Default for Scanner {
@@ -42,8 +42,7 @@ impl Default for Scanner {
 }
 
 impl Scanner {
-    /// Looks at these bytes, which must begin as they did the last time, unless that found a whole
-    /// message.
+    /// Scans these bytes, which must start as in the last call, unless that found a whole message.
     pub(super) fn find(&mut self, direction: Direction, bytes: &[u8]) -> Found {
         let inline = bytes.first().is_some_and(u8::is_ascii_alphabetic);
         let found = match direction {
@@ -92,7 +91,7 @@ impl Scanner {
     }
 }
 
-/// How many more values belong to one with this first line, and how many bytes behind the line.
+/// The number of further values, and of bytes after the first line.
 fn value(kind: u8, text: &[u8]) -> Option<(usize, usize)> {
     match kind {
         b'+' | b'-' | b':' | b'_' | b',' | b'#' | b'(' => Some((0, 0)),
@@ -100,13 +99,13 @@ fn value(kind: u8, text: &[u8]) -> Option<(usize, usize)> {
         b'$' | b'=' | b'!' => Some((0, length(text)? + 2)),
         b'*' | b'~' | b'>' => Some((length(text)?, 0)),
         b'%' => Some((length(text)? * 2, 0)),
-        // What it describes comes behind it.
+        // The described value follows.
         b'|' => Some((length(text)? * 2 + 1, 0)),
         _ => None,
     }
 }
 
-/// A length that somebody may mean.
+/// A plausible length.
 fn length(text: &[u8]) -> Option<usize> {
     let length = std::str::from_utf8(text).ok()?.parse().ok()?;
     (length <= MESSAGE_BYTES_MAX).then_some(length)
@@ -127,7 +126,7 @@ fn inline_command(bytes: &[u8]) -> Found {
     }
 }
 
-/// The words of a whole request. There are none in an empty one, which is not answered.
+/// The words of a whole request. An empty request has none, and gets no answer.
 pub(super) fn words(request: &[u8]) -> Vec<&[u8]> {
     if request.first() != Some(&b'*') {
         let words = request.split(u8::is_ascii_whitespace);
@@ -142,7 +141,7 @@ pub(super) fn words(request: &[u8]) -> Vec<&[u8]> {
     .collect()
 }
 
-/// The first word of a whole reply that has several values.
+/// The first word of a whole reply with several values.
 pub(super) fn first_word(reply: &[u8]) -> Option<&[u8]> {
     text(behind_line(reply)).map(|(word, _)| word)
 }
@@ -151,7 +150,7 @@ fn behind_line(bytes: &[u8]) -> &[u8] {
     line(bytes).map_or(&[], |(_, _, end)| &bytes[end..])
 }
 
-/// The text that these bytes begin with, and what comes behind it.
+/// The text at the start of these bytes, and the rest.
 fn text(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (kind, text, end) = line(bytes)?;
     match kind {
@@ -194,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_told() {
+    fn garbage_is_recognised() {
         for garbage in [&b"HTTP"[..], b"\r\n", b"$x\r\n", b"$99999999999\r\n", b"$1\r\nabc\r\n"] {
             assert_eq!(Scanner::default().find(Direction::Replies, garbage), Found::Garbage);
         }

@@ -1,4 +1,4 @@
-//! A handle on one rule, by which a test learns that its act was done.
+//! A handle to one rule, by which a test waits for its act.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::act::{Act, Match, RuleState};
 use super::shared::Shared;
 
-/// A rule for one message, made by [`Proxy::on`](super::Proxy::on). It holds once. Dropping this
-/// does not end it.
+/// A rule for one message, made by [`Proxy::on`](super::Proxy::on). It acts once. Dropping the
+/// handle does not end it.
 #[derive(Clone)]
 pub struct Rule {
     shared: Arc<Shared>,
@@ -22,9 +22,9 @@ impl Rule {
         Self { shared: shared.clone(), number }
     }
 
-    /// Waits until the act has been done; `false` if it was not within this time.
+    /// Waits until the act has been done. Returns `false` if it was not within `patience`.
     ///
-    /// A connection is closed then; for acts on a reply, the server has answered.
+    /// By then a connection to be closed is closed; for acts on a reply, the server has answered.
     pub fn wait_until_hit(&self, patience: Duration) -> bool {
         self.shared.wait_until(patience, |state| state.rules[self.number].hit)
     }
@@ -34,7 +34,7 @@ impl Rule {
         self.shared.state().rules[self.number].hit
     }
 
-    /// Lets the reply go that [`Act::HoldReply`] holds, or does not hold it at all if it comes later.
+    /// Releases the reply that [`Act::HoldReply`] holds, or passes it if it comes later.
     pub fn release(&self) {
         self.shared.change(|state| state.rules[self.number].released = true);
     }

@@ -1,4 +1,4 @@
-//! All that the threads of a proxy share: its connections, its rules, its counts, and one lock over them.
+//! The state that the threads of a proxy share, behind one lock.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{SocketAddr, TcpStream};
@@ -12,15 +12,15 @@ use super::direction::{Both, Direction};
 use super::protocol::Protocol;
 use super::queue::{Condition, Step};
 
-/// How long a proxy waits for a connection to itself.
+/// Time limit of a connection of the proxy to itself.
 const KNOCK_MAX: Duration = Duration::from_secs(10);
 
-/// What stands between all clients and the server.
+/// The state of a proxy, and its condition variable.
 pub(super) struct Shared {
     pub(super) server: SocketAddr,
     state: Mutex<State>,
-    /// Something has happened that a test may wait for.
-    told: Condvar,
+    /// Notified after each change that a test may wait for.
+    changed: Condvar,
 }
 
 pub(super) struct State {
@@ -32,7 +32,7 @@ pub(super) struct State {
     pub(super) counts: Counts,
     connections: BTreeMap<u64, Connection>,
     next: u64,
-    /// The far ends of connections that the proxy made to itself.
+    /// The addresses of connections that the proxy made to itself.
     knocks: BTreeSet<SocketAddr>,
 }
 
@@ -49,51 +49,51 @@ impl Shared {
             next: 0,
             knocks: BTreeSet::new(),
         };
-        Self { server, state: Mutex::new(state), told: Condvar::new() }
+        Self { server, state: Mutex::new(state), changed: Condvar::new() }
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes something that may let go what waits.
+    /// Changes the state, and wakes the threads that wait.
     pub(super) fn change(&self, change: impl FnOnce(&mut State)) {
         let mut state = self.state();
         change(&mut state);
         for connection in state.connections.values() {
             connection.wake();
         }
-        self.told.notify_all();
+        self.changed.notify_all();
     }
 
-    /// Waits for something that a test can see.
+    /// Waits for a condition that a test can see.
     pub(super) fn wait_until(&self, patience: Duration, is: impl Fn(&State) -> bool) -> bool {
         let state = self.state();
         let not_yet = |state: &mut State| !state.ended && !is(state);
-        let waited = self.told.wait_timeout_while(state, patience, not_yet);
+        let waited = self.changed.wait_timeout_while(state, patience, not_yet);
         let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         is(&state)
     }
 
-    /// Waits until every connection is known that was made before.
+    /// Waits until the proxy knows every earlier connection.
     ///
-    /// They are accepted in their order, so that it is enough to make one more. It is made under
-    /// the lock: nobody can meet it before it is known for what it is.
+    /// Connections are accepted in their order, so one more is enough. It is made under the lock:
+    /// no thread can use it before it is known.
     pub(super) fn catch_up(&self, address: SocketAddr) {
         let mut state = self.state();
         let Ok(knock) = TcpStream::connect_timeout(&address, KNOCK_MAX) else { return };
         let Ok(from) = knock.local_addr() else { return };
         state.knocks.insert(from);
         let not_yet = |state: &mut State| state.knocks.contains(&from);
-        let waited = self.told.wait_timeout_while(state, KNOCK_MAX, not_yet);
+        let waited = self.changed.wait_timeout_while(state, KNOCK_MAX, not_yet);
         waited.unwrap_or_else(PoisonError::into_inner).0.knocks.remove(&from);
     }
 
-    /// A connection was accepted. `None`: it goes no further.
+    /// Admits an accepted connection. `None`: it is closed.
     pub(super) fn admit(&self, client: TcpStream, from: SocketAddr) -> Option<u64> {
         let mut state = self.state();
         if state.knocks.remove(&from) {
-            self.told.notify_all();
+            self.changed.notify_all();
             return None;
         }
         if state.refuses || state.ended {
@@ -104,11 +104,11 @@ impl Shared {
         let connection = Connection::from_client(client, state.protocol);
         state.connections.insert(id, connection);
         state.counts.connections += 1;
-        self.told.notify_all();
+        self.changed.notify_all();
         Some(id)
     }
 
-    /// The client's end, as soon as requests may pass. `None`: it has ended.
+    /// Returns the client's end as soon as requests may pass. `None`: the connection has ended.
     pub(super) fn open(&self, id: u64) -> Option<Arc<TcpStream>> {
         let mut state = self.state();
         loop {
@@ -121,22 +121,22 @@ impl Shared {
         }
     }
 
-    /// The server's end is there. `false`: it comes too late.
+    /// Adds the server's end. Returns `false` if the connection has ended.
     pub(super) fn meet(&self, id: u64, server: &Arc<TcpStream>) -> bool {
         let mut state = self.state();
         let connection = state.connections.get_mut(&id);
         connection.map(|connection| connection.server = Some(server.clone())).is_some()
     }
 
-    /// One side has said something, or has ended with an empty word. Comes back when there is room
-    /// for more; `false`: nothing more is to be read.
+    /// Takes the bytes of one side; none mean that it has ended. Returns when there is room for
+    /// more; `false`: stop reading.
     pub(super) fn hear(&self, id: u64, direction: Direction, bytes: &[u8]) -> bool {
         let mut state = self.state();
         let State { connections, rules, counts, .. } = &mut *state;
         if let Some(connection) = connections.get_mut(&id) {
             connection.hear(direction, bytes, rules, counts);
         }
-        self.told.notify_all();
+        self.changed.notify_all();
         loop {
             let Some(connection) = state.connections.get(&id) else { return false };
             let queue = connection.queues.of(direction);
@@ -160,7 +160,7 @@ impl Shared {
                 Step::Send(piece) => {
                     *counts.passed(direction) += piece.len() as u64;
                     changed.notify_all();
-                    self.told.notify_all();
+                    self.changed.notify_all();
                     return Some(piece);
                 }
                 Step::End(rule) => {
@@ -168,7 +168,7 @@ impl Shared {
                     if let Some(rule) = rule {
                         state.rules[rule].hit = true;
                     }
-                    self.told.notify_all();
+                    self.changed.notify_all();
                     return None;
                 }
                 Step::Wait(until) => until,
@@ -183,19 +183,19 @@ impl Shared {
         }
     }
 
-    /// Whether this connection has not ended.
+    /// Whether this connection is open.
     pub(super) fn carries(&self, id: u64) -> bool {
         self.state().connections.contains_key(&id)
     }
 
     pub(super) fn end(&self, id: u64) {
         self.state().end(id);
-        self.told.notify_all();
+        self.changed.notify_all();
     }
 }
 
 impl State {
-    /// Ends all of them.
+    /// Ends all connections.
     pub(super) fn end_all(&mut self, how: End) {
         while let Some((_, connection)) = self.connections.pop_first() {
             connection.end(how);

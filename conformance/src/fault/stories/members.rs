@@ -1,4 +1,4 @@
-//! Some of several servers die, stand still, and come back.
+//! Some of several servers die, freeze, and come back.
 #![allow(clippy::missing_panics_doc, reason = "a story that fails panics")]
 
 use std::time::{Duration, Instant};
@@ -7,10 +7,11 @@ use tenure_core::{ErrorKind, Guard, Locks, Loss};
 
 use crate::fault::stage::{at_last, soon, until_line};
 
-/// So much longer than the shortest life lives what must survive the trouble.
+/// The ttl of locks that must survive the fault, as a multiple of the shortest ttl.
 const LONG: u32 = 10;
 
-/// A lock outlives what is done to a server, others hear meanwhile that it is held, and its waiter is served afterwards.
+/// A lock survives the fault of a server. Other clients see meanwhile that it is held, and its
+/// waiter is served afterwards.
 pub async fn a_lock_outlives(one: Locks, two: Locks, ttl: Duration, trouble: impl FnOnce()) {
     let guard = one.mutex("k").ttl(ttl * LONG).lock().await.unwrap();
     let waiter = tokio::spawn(wait(two.clone(), ttl * LONG));
@@ -26,7 +27,8 @@ pub async fn a_lock_outlives(one: Locks, two: Locks, ttl: Duration, trouble: imp
     next.release().await.unwrap();
 }
 
-/// Without a majority a holder is told, and with it again the lock is given with a higher number.
+/// The holder is notified of the loss of the majority. When the majority is back, the next token is
+/// higher.
 pub async fn the_loss_of_the_majority_is_told(
     locks: Locks,
     ttl: Duration,
@@ -36,7 +38,7 @@ pub async fn the_loss_of_the_majority_is_told(
     let guard = locks.mutex("k").ttl(ttl).lock().await.unwrap();
     let token = guard.token();
     stand_still();
-    let loss = soon("the holder is told", guard.lost()).await;
+    let loss = soon("the holder is notified", guard.lost()).await;
     assert!(matches!(loss, Loss::Unreachable | Loss::Expired | Loss::SessionGone), "{loss}");
     go_on();
     assert_eq!(guard.check().unwrap_err().kind(), ErrorKind::Lost);
@@ -46,7 +48,8 @@ pub async fn the_loss_of_the_majority_is_told(
     next.check().unwrap();
 }
 
-/// Nobody answers any more: the holder is told before its lock could be given away, and no late answer revives it.
+/// The servers stop answering: the holder is notified before its lock can be granted to the next,
+/// and no late answer revives it.
 pub async fn a_holder_is_told_before_its_lock_is_given_away(
     holder: Locks,
     other: Locks,
@@ -58,16 +61,17 @@ pub async fn a_holder_is_told_before_its_lock_is_given_away(
     let waiter = tokio::spawn(async move { (wait(other, ttl * LONG).await, Instant::now()) });
     until_line(&holder, "k", 2).await;
     stand_still();
-    soon("the holder is told", guard.lost()).await;
-    let told = Instant::now();
+    soon("the holder is notified", guard.lost()).await;
+    let notified = Instant::now();
     go_on();
     let (next, served) = soon("the waiter is served", waiter).await.unwrap();
     assert!(next.token() > guard.token());
-    assert!(served > told, "the next was served {:?} too soon", told - served);
+    assert!(served > notified, "the next was served {:?} too soon", notified - served);
     assert!(guard.check().is_err(), "no late answer revives it");
 }
 
-/// Waits in line for as long as the servers may not answer. A ticket that was asked for meanwhile may have ended with its session.
+/// Waits in line while the servers may not answer. A ticket that was requested meanwhile may have
+/// ended with its session.
 async fn wait(locks: Locks, ttl: Duration) -> Guard {
     loop {
         match locks.mutex("k").ttl(ttl).lock().await {

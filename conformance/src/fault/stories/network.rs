@@ -1,4 +1,4 @@
-//! Connections are cut, and requests and answers are lost.
+//! Connections are cut, and requests and replies are lost.
 #![allow(clippy::missing_panics_doc, reason = "a story that fails panics")]
 
 use std::sync::Arc;
@@ -10,14 +10,15 @@ use tenure_core::{ErrorKind, Guard, Locks, Loss};
 use crate::fault::stage::{PATIENCE, at_last, soon, until_line};
 use crate::fault::{Direction, Proxy};
 
-/// So much longer than the shortest life lives what must survive the trouble.
+/// The ttl of locks that must survive the fault, as a multiple of the shortest ttl.
 const LONG: u32 = 5;
 
 const LOOK_PAUSE: Duration = Duration::from_millis(1);
 
-/// Makes a test of each story of the network. What is named plays a story: it brings the [`CutOff`](crate::fault::stories::network::CutOff).
+/// Defines a test for each story of the network. The argument is a function that runs a story with
+/// a [`CutOff`](crate::fault::stories::network::CutOff).
 ///
-/// A story that is added here is played by every engine.
+/// A story that is added here runs for every engine.
 #[macro_export]
 macro_rules! network_stories {
     ($play:path) => {
@@ -25,7 +26,7 @@ macro_rules! network_stories {
             a_lock_outlives_a_connection_that_is_cut
             a_join_whose_answer_is_lost_holds_once_and_leaves_nothing_behind
             a_join_that_never_arrived_is_sent_again_or_leaves_nothing_behind
-            who_is_cut_off_is_told_before_the_lock_is_given_away_and_no_late_answer_revives_it
+            a_holder_that_is_cut_off_knows_before_the_next_holds_and_no_late_answer_revives_it
             forty_callers_of_a_silent_server_all_have_their_answer_in_time
         );
     };
@@ -39,33 +40,34 @@ macro_rules! network_stories {
     };
 }
 
-/// Two clients of one server, and what stands between it and one of them.
+/// Two clients of one server, and the proxy between it and one of them.
 pub struct CutOff {
-    /// It lets through all that the first client says, until a story wants it otherwise.
+    /// The proxy of the first client. It passes everything until a story changes that.
     pub proxy: Proxy,
-    /// The first client. It waits for half a second for an answer.
+    /// The first client. It waits 0.5 s for an answer.
     pub locks: Locks,
-    /// The second client, which speaks to the server itself.
+    /// The second client, connected to the server itself.
     pub other: Locks,
-    /// The shortest life that the server keeps well.
+    /// The shortest ttl that the server keeps reliably.
     pub ttl: Duration,
 }
 
 impl CutOff {
-    /// The trouble is over. What was on its way is lost.
+    /// Ends the fault. Bytes on their way are lost.
     fn heal(&self) {
         self.proxy.cut();
         self.proxy.heal();
     }
 
-    /// The client is connected, with a session if it needs one, and the line is there: only what comes now is lost.
+    /// Connects the client, with a session if it needs one, and creates the line, so that only
+    /// later requests are lost.
     async fn warm_up(&self, key: &str) {
         let warm = self.locks.mutex(key).ttl(self.ttl * LONG);
         at_last("it is connected", async || warm.lock().await?.release().await).await;
     }
 }
 
-/// A connection that is cut is made anew, and costs no lock.
+/// A client reconnects after a cut, and keeps its lock.
 pub async fn a_lock_outlives_a_connection_that_is_cut(of: CutOff) {
     let CutOff { proxy, locks, other, ttl } = of;
     let guard = locks.mutex("k").ttl(ttl * LONG).lock().await.unwrap();
@@ -82,7 +84,7 @@ pub async fn a_lock_outlives_a_connection_that_is_cut(of: CutOff) {
     next.release().await.unwrap();
 }
 
-/// Whoever joined, and was not told, holds once or has left nothing behind.
+/// A join without an answer either holds once or leaves nothing behind.
 pub async fn a_join_whose_answer_is_lost_holds_once_and_leaves_nothing_behind(of: CutOff) {
     for round in 0..4 {
         let key = format!("k{round}");
@@ -107,7 +109,7 @@ pub async fn a_join_whose_answer_is_lost_holds_once_and_leaves_nothing_behind(of
     }
 }
 
-/// Whoever waits is served in the end, and whoever gave up has left nothing behind.
+/// A waiter is served in the end. A caller that gave up leaves nothing behind.
 pub async fn a_join_that_never_arrived_is_sent_again_or_leaves_nothing_behind(of: CutOff) {
     of.warm_up("warm").await;
     of.proxy.black_hole_for(Direction::Requests);
@@ -131,8 +133,9 @@ pub async fn a_join_that_never_arrived_is_sent_again_or_leaves_nothing_behind(of
     guard.release().await.unwrap();
 }
 
-/// A holder knows of its loss before the next one holds, no late answer gives the lock back, and no late release takes it away.
-pub async fn who_is_cut_off_is_told_before_the_lock_is_given_away_and_no_late_answer_revives_it(
+/// A holder knows of its loss before the next one holds. No late answer gives the lock back, and no
+/// late release takes it away.
+pub async fn a_holder_that_is_cut_off_knows_before_the_next_holds_and_no_late_answer_revives_it(
     of: CutOff,
 ) {
     let CutOff { proxy, locks, other, ttl } = of;
@@ -148,10 +151,10 @@ pub async fn who_is_cut_off_is_told_before_the_lock_is_given_away_and_no_late_an
         move || believed_last(&guard)
     });
     proxy.black_hole();
-    let loss = soon("the holder is told", guard.lost()).await;
+    let loss = soon("the holder is notified", guard.lost()).await;
     assert!(matches!(loss, Loss::Unreachable | Loss::Expired | Loss::SessionGone), "{loss}");
     let (next, served) = soon("the next is served", waiting).await.unwrap();
-    let believed = believing.join().expect("it only looks");
+    let believed = believing.join().expect("the thread only reads");
     assert!(served > believed, "the next was served {:?} too soon", believed - served);
     println!("the holder stopped believing {:?} before the next was served", served - believed);
     proxy.heal();
@@ -160,13 +163,14 @@ pub async fn who_is_cut_off_is_told_before_the_lock_is_given_away_and_no_late_an
     assert!(next.token() > guard.token());
     drop(guard);
     locks.flush().await;
-    next.check().expect("a late release touches nobody");
-    // A session may be over; the next lock opens another.
+    next.check().expect("a late release changes nothing");
+    // A session may have ended; the next lock opens another.
     let again = at_last("it locks again", async || locks.mutex("l").ttl(ttl).lock().await);
     again.await.check().unwrap();
 }
 
-/// When the holder looked and still held for the last time. Its notice may come later on a busy machine: a thread has to wake up for it.
+/// The last time at which the holder checked and still held. Its notification may come later,
+/// because a thread of a busy machine wakes up late.
 fn believed_last(guard: &Guard) -> Instant {
     let mut last = Instant::now();
     loop {
@@ -179,7 +183,7 @@ fn believed_last(guard: &Guard) -> Instant {
     }
 }
 
-/// Each of forty callers at once has its answer within the promised time.
+/// Each of forty parallel callers gets its answer within the promised time.
 pub async fn forty_callers_of_a_silent_server_all_have_their_answer_in_time(of: CutOff) {
     let within = of.locks.guarantees().answers_within;
     of.proxy.black_hole();
@@ -200,5 +204,5 @@ pub async fn forty_callers_of_a_silent_server_all_have_their_answer_in_time(of: 
     }
     of.heal();
     let again = at_last("it is back", async || of.locks.mutex("k0").try_lock().await).await;
-    assert!(again.is_some(), "nothing stale was carried out");
+    assert!(again.is_some(), "no stale request was carried out");
 }

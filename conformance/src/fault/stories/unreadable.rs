@@ -1,4 +1,5 @@
-//! Somebody has a ticket that cannot be read, because another version of Tenure made it, or somebody changed it.
+//! A ticket in the line cannot be read, because another version of Tenure wrote it or it was
+//! modified.
 #![allow(clippy::missing_panics_doc, reason = "a story that fails panics")]
 
 use std::time::Duration;
@@ -7,7 +8,8 @@ use tenure_core::{Locks, Loss};
 
 use crate::fault::stage::soon;
 
-/// A holder who renews by hand is found by `other`, and told to leave, although `trouble` puts such a ticket behind it in the line of `k`.
+/// A holder with manual renewal is found by `other`, and asked to leave, although `trouble` puts an
+/// unreadable ticket behind it in the line of `k`.
 pub async fn a_stranger_hides_nobody_ahead_of_it(
     locks: &Locks,
     other: &Locks,
@@ -21,5 +23,5 @@ pub async fn a_stranger_hides_nobody_ahead_of_it(
     let held = guard.handle();
     let lost = tokio::spawn(async move { held.lost().await });
     other.break_ticket("k", guard.id()).await.unwrap();
-    assert_eq!(soon("the holder is told to leave", lost).await.unwrap(), Loss::Broken);
+    assert_eq!(soon("the holder is asked to leave", lost).await.unwrap(), Loss::Broken);
 }

@@ -1,4 +1,4 @@
-//! One case of a holder: a sentence, and the story that shows it.
+//! A case of a holder: a statement, and the function that checks it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,27 +7,27 @@ use super::Holder;
 use super::scene::{Scene, Verdict};
 use crate::sim::World;
 
-/// One case. Its name is the sentence, with underscores.
+/// A case. Its name is the statement, with underscores.
 #[derive(Clone, Copy)]
 pub struct HolderCase {
-    /// The sentence.
+    /// The statement.
     pub name: &'static str,
     pub(super) story: fn(Scene) -> Local<Verdict>,
 }
 
 type Local<T> = std::pin::Pin<Box<dyn Future<Output = T>>>;
 
-/// How often each case is played, in another world each time.
-const WORLDS: u64 = 3;
+/// Seeds per case.
+const SEEDS: u64 = 3;
 
 impl HolderCase {
-    /// Plays the case with this holder, and says why the sentence is not true of it, if it is not.
+    /// Runs the case with this holder. The error is the reason why the statement does not hold.
     pub fn play(&self, holder: &Arc<dyn Holder>) -> Result<(), String> {
-        for seed in 0..WORLDS {
+        for seed in 0..SEEDS {
             let holder = holder.clone();
             let story = self.story;
             World::run(seed, |world| story(Scene::new(world, holder)))
-                .map_err(|why| format!("{}: {why} (world {seed})", self.name))?;
+                .map_err(|why| format!("{}: {why} (seed {seed})", self.name))?;
         }
         Ok(())
     }
@@ -39,7 +39,7 @@ impl fmt::Debug for HolderCase {
     }
 }
 
-/// Turns async functions of one scene into the list of the module's cases.
+/// Defines the list of the module's cases from async functions of one scene.
 macro_rules! holder_cases {
     ($($name:ident),* $(,)?) => {
         pub(super) const CASES: &[$crate::sim::holder::HolderCase] = &[

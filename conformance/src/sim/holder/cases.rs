@@ -1,4 +1,4 @@
-//! The cases of a holder: each is a sentence that must be true of anybody who believes to hold a lock.
+//! The cases of a holder: each is a statement that must hold for every lock library.
 
 mod leaving;
 mod losing;
@@ -6,7 +6,7 @@ mod waiting;
 
 use super::case::HolderCase;
 
-/// Every case of a holder.
+/// All cases of a holder.
 pub fn all_cases() -> impl Iterator<Item = &'static HolderCase> {
     [losing::CASES, leaving::CASES, waiting::CASES].into_iter().flatten()
 }

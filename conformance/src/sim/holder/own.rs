@@ -1,4 +1,4 @@
-//! Tenure's own holder, as the cases see any holder.
+//! Tenure as a holder of the cases.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use tenure_core::{BoxFuture, Guard, LeaseHandle, Locks, Result, Runtime, TicketI
 
 use super::{Claim, Client, Holder, Locking, View};
 
-/// Tenure itself.
+/// Tenure.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Own;
 

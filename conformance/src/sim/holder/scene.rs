@@ -1,4 +1,4 @@
-//! A scene: one store, a few clients with a network each, and an onlooker who sees every question.
+//! A scene: one store, a few clients with a network each, and an observer of every request.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -12,25 +12,25 @@ use super::{Claim, Client, Holder, Locking, View};
 use crate::fault::{Distant, Network, Spied, Verb, Weather};
 use crate::sim::{SimHost, World};
 
-/// How long tickets live in every scene.
+/// The ttl in every scene.
 pub(super) const TTL: Duration = Duration::from_secs(3);
-/// The lock that most scenes are about.
+/// The key of most scenes.
 pub(super) const KEY: &str = "job";
 
-/// More questions than this at one moment come from a loop that never ends.
+/// Maximum requests at one moment; more are an endless loop.
 const QUESTIONS_PER_MOMENT_MAX: usize = 1_000;
 
-/// What a case has to show: nothing, or why the sentence is not true.
+/// The result of a case. The error is the reason why the statement does not hold.
 pub(super) type Verdict = Result<(), String>;
 
-/// Where a holder is put to the test.
+/// The scene of a case.
 pub struct Scene {
     pub(super) world: World,
     holder: Arc<dyn Holder>,
     store: Memory,
 }
 
-/// One client in a scene.
+/// One client of a scene.
 pub(super) struct Actor {
     pub(super) host: Arc<SimHost>,
     pub(super) network: Network,
@@ -44,11 +44,11 @@ struct Question {
     at: Duration,
 }
 
-/// What a lock request came to, once it has come to something.
+/// The outcome of a lock request, once it has one.
 type Outcome = Arc<Mutex<Option<tenure_core::Result<Option<Box<dyn Claim>>>>>>;
 
-/// A lock that its client asks for on its own host, so that it can be paused meanwhile.
-pub(super) struct Asking(Outcome);
+/// A lock request that runs on the client's own process, so that it can be paused.
+pub(super) struct PendingLock(Outcome);
 
 impl Scene {
     /// A scene for this holder.
@@ -57,13 +57,13 @@ impl Scene {
         Self { world, holder, store }
     }
 
-    /// Another client, in calm weather. Nobody answers for a store that is silent: whoever does not
-    /// want to hang has to look after that itself.
+    /// Another client, on a network without faults. No reply reports a silent store: a holder needs
+    /// its own time limit.
     pub(super) fn actor(&self) -> Actor {
         self.actor_with(Duration::from_secs(3600))
     }
 
-    /// Another client, whose wire tells after so long that there was no answer.
+    /// Another client, which gets `Unavailable` after `patience` without a reply.
     pub(super) fn actor_with(&self, patience: Duration) -> Actor {
         let host = self.world.process();
         let delay = Duration::from_millis(2);
@@ -79,19 +79,19 @@ impl Scene {
             let earlier = seen.iter().rev().nth(QUESTIONS_PER_MOMENT_MAX);
             assert!(
                 earlier.is_none_or(|earlier| earlier.at < at),
-                "it asks for ever: {question:?}"
+                "a request is repeated without end: {question:?}"
             );
         });
         let client = self.holder.connect(AnyEngine::new(engine), host.clone());
         Actor { host, network, client, asked }
     }
 
-    /// Lets time pass.
+    /// Waits for this time.
     pub(super) async fn pass(&self, time: Duration) {
         self.world.store().sleep(time).await;
     }
 
-    /// Lets time pass until something is so, in steps, but not for ever.
+    /// Waits in steps until a condition is true, with a limit.
     pub(super) async fn until(&self, step: Duration, is_so: impl Fn() -> bool) -> Verdict {
         let end = self.world.passed() + TTL * 4;
         while !is_so() {
@@ -103,9 +103,9 @@ impl Scene {
         Ok(())
     }
 
-    /// The tickets of a key, as the store knows them at this moment.
+    /// The tickets of a key in the store, at this moment.
     pub(super) fn line(&self, key: &str) -> Vec<(Ticket, Place)> {
-        let key = Key::new(key).expect("the scene names its keys");
+        let key = Key::new(key).expect("the key is valid");
         self.store.line(&key).now_or_never().and_then(Result::ok).unwrap_or_default()
     }
 
@@ -115,7 +115,7 @@ impl Scene {
         self.line(key).iter().any(|(ticket, place)| ticket.id == id && holds(place))
     }
 
-    /// Watches for so long that nobody believes what the store does not know.
+    /// Checks for this time that no client believes to hold a lock that the store does not serve.
     pub(super) async fn watch(
         &self,
         time: Duration,
@@ -126,7 +126,9 @@ impl Scene {
         while self.world.passed() < end {
             for (key, id, view) in claims {
                 if view.check().is_ok() && !self.serves(key, *id) {
-                    return Err(format!("it believes to hold {key}, and the store has let it go"));
+                    return Err(format!(
+                        "the client believes to hold {key}, but the store does not serve it"
+                    ));
                 }
             }
             self.pass(step).await;
@@ -136,12 +138,12 @@ impl Scene {
 }
 
 impl Actor {
-    /// Asks for a lock; the question goes out when the future is polled.
+    /// Requests a lock. The request is sent when the future is polled.
     pub(super) fn lock(&self, key: &str, wait: Option<Duration>) -> Locking {
         self.client.lock(key, TTL, wait)
     }
 
-    /// Gets a lock that is free.
+    /// Takes a free lock.
     pub(super) async fn get(&self, key: &str) -> Result<Box<dyn Claim>, String> {
         match self.within(TTL * 4, self.lock(key, None)).await {
             Some(Ok(Some(claim))) => Ok(claim),
@@ -151,18 +153,18 @@ impl Actor {
         }
     }
 
-    /// Asks for a lock in a task of its own.
-    pub(super) fn ask(&self, key: &str) -> Asking {
+    /// Requests a lock in a task of its own.
+    pub(super) fn ask(&self, key: &str) -> PendingLock {
         let (locking, outcome) = (self.lock(key, None), Outcome::default());
-        let told = outcome.clone();
+        let result = outcome.clone();
         self.host.spawn(Box::pin(async move {
             let got = locking.await;
-            *lock(&told) = Some(got);
+            *lock(&result) = Some(got);
         }));
-        Asking(outcome)
+        PendingLock(outcome)
     }
 
-    /// How often it has asked this, of any ticket or of one.
+    /// The number of such requests, for any ticket or for one.
     pub(super) fn asked(&self, verb: Verb, id: Option<TicketId>) -> usize {
         let asked = lock(&self.asked);
         let same = |seen: &&Question| seen.verb == verb && (id.is_none() || seen.id == id);
@@ -182,14 +184,14 @@ impl Actor {
     }
 }
 
-impl Asking {
-    /// What it came to, if it has.
+impl PendingLock {
+    /// The outcome, if it has one.
     pub(super) fn outcome(&self) -> Option<tenure_core::Result<Option<Box<dyn Claim>>>> {
         lock(&self.0).take()
     }
 }
 
-/// The sentence is not true unless this is.
+/// Fails the case unless this is true.
 pub(super) fn ensure(is_true: bool, otherwise: &str) -> Verdict {
     if is_true { Ok(()) } else { Err(otherwise.to_owned()) }
 }

@@ -1,8 +1,8 @@
-//! Whether a program has ended.
+//! The end of a program.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Whether a program has ended, and what it waits for if it has not.
+/// Whether a program has ended, and the event that it waits for if it has not.
 #[derive(Clone, Default)]
 pub(in crate::sim) struct Done(Arc<Mutex<(bool, String)>>);
 

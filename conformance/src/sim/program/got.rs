@@ -1,4 +1,4 @@
-//! What a program got hold of, whichever primitive it asked.
+//! The guards of a program, of any primitive.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use tenure_core::{
 
 use crate::sim::holder::{Claim, View};
 
-/// What a program got hold of.
+/// The guards of a program.
 pub(super) enum Got {
     One(Guard, Share),
     Write(WriteGuard),
@@ -16,7 +16,7 @@ pub(super) enum Got {
     Other(Box<dyn Claim>),
 }
 
-/// One lock of what it got.
+/// One of its locks.
 pub(super) struct Part {
     pub(super) key: String,
     pub(super) share: Share,
@@ -30,7 +30,7 @@ impl Got {
         match self {
             Self::One(guard, share) => vec![Part::of(guard.handle(), *share)],
             Self::Write(guard) => {
-                let share = Share::new(SHARE_OF_MAX, SHARE_OF_MAX).expect("a writer's");
+                let share = Share::new(SHARE_OF_MAX, SHARE_OF_MAX).expect("the share is valid");
                 vec![Part::of(guard.handle(), share)]
             }
             Self::All(all) => {

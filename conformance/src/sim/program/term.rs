@@ -1,4 +1,4 @@
-//! A term: an elected leader's work, which is stopped before its seat is given up.
+//! A term: the work of an elected leader, which stops before its seat is given up.
 
 use tenure_core::{LeaseHandle, Locks, Runtime as _, Share};
 
@@ -7,7 +7,7 @@ use super::got::Part;
 use crate::sim::referee::Referee;
 use crate::sim::trouble::part;
 
-/// Work that goes on until this is dropped.
+/// Work that ends when this is dropped.
 struct Work {
     referee: Referee,
     number: u64,
@@ -20,7 +20,7 @@ impl Drop for Work {
 }
 
 impl Program {
-    /// Campaigns and leads, again if need be, until a term's work is done.
+    /// Campaigns and leads, more than once if needed, until the work of a term is done.
     pub(super) async fn lead(&self, locks: &Locks, key: &str) {
         let election = locks.election(key).ttl(self.plan.ttl).note(self.name.as_str());
         if let Err(error) = election.run(|term| self.work(term)).await {
@@ -31,12 +31,12 @@ impl Program {
     async fn work(&self, term: LeaseHandle) {
         let part_held = [Part::of(term, Share::WHOLE)];
         let number = self.announce(&part_held[0]);
-        let _work = Work { referee: self.referee.clone(), number };
+        let _guard = Work { referee: self.referee.clone(), number };
         self.referee.begin_work(number);
         for _ in 0..=self.world().random() % 6 {
             self.host.sleep(part(self.world(), self.plan.ttl / 2)).await;
             if self.look(&part_held).is_err() {
-                // Whoever runs this drops it now.
+                // The caller drops it now.
                 std::future::pending::<()>().await;
             }
         }

@@ -1,4 +1,4 @@
-//! What the stories are told with: short words for common acts, each of which must succeed.
+//! Short names for common steps of a case, each of which must succeed.
 
 use tenure_core::event::{Cursor, Event, EventKind, Scope};
 use tenure_core::layers::AnyEngine;
@@ -9,7 +9,7 @@ use tenure_core::{
 
 use crate::Arena;
 
-/// Leaves a case aloud where it does not apply.
+/// Skips a case that does not apply to this store.
 macro_rules! needs {
     ($arena:ident, $met:expr, $why:expr) => {
         if !$met {
@@ -21,74 +21,78 @@ pub(crate) use needs;
 
 pub(crate) const MUTEX: Share = Share::WHOLE;
 
-/// So many of so many.
+/// A share of `take` of `of`.
 pub(crate) fn share(take: u32, of: u32) -> Share {
-    Share::new(take, of).expect("the case names a share that can be")
+    Share::new(take, of).expect("the case uses a valid share")
 }
 
 pub(crate) fn key(name: &str) -> Key {
-    Key::new(name).expect("the case names a key")
+    Key::new(name).expect("the case uses a valid key")
 }
 
-/// The verbs of an engine, as a story uses them.
+/// The methods of an engine, as a case uses them.
 pub(crate) trait Acts {
-    /// Joins, and waits if it must.
+    /// Joins, and may wait.
     async fn joins(&self, ticket: &Ticket) -> Place;
     /// Joins, and is served at once.
     async fn holds(&self, ticket: &Ticket) -> Place;
     /// Joins, and is not served yet.
     async fn waits(&self, ticket: &Ticket) -> Place;
-    /// Would take it if it were free.
+    /// Joins only if it is served at once.
     async fn tries(&self, ticket: &Ticket) -> Option<Place>;
-    /// Where the ticket stands, by its own sign of life.
+    /// Renews the ticket, and returns its place.
     async fn stands(&self, ticket: &Ticket) -> Option<Place>;
-    /// Is served, now or soon.
+    /// Waits until it is served.
     async fn is_served(&self, arena: &Arena, ticket: &Ticket) -> Place;
-    /// Is out of the line.
+    /// Leaves the line.
     async fn leaves(&self, ticket: &Ticket) -> LeaveOutcome;
-    /// Is told to leave.
-    async fn is_told(&self, ticket: &Ticket) -> LeaveOutcome;
+    /// Asks it to leave.
+    async fn is_asked_to_leave(&self, ticket: &Ticket) -> LeaveOutcome;
     /// The tickets of the line, from the front.
     async fn ids(&self, name: &str) -> Vec<TicketId>;
     /// The line of a key.
     async fn sees(&self, name: &str) -> Vec<(Ticket, Place)>;
     /// The names of all keys with this prefix.
     async fn names(&self, prefix: &str) -> Vec<String>;
-    /// Begins to look on.
+    /// Starts to observe events.
     async fn looks_on(&self, scope: &Scope) -> Cursor;
 }
 
 impl Acts for AnyEngine {
     async fn joins(&self, ticket: &Ticket) -> Place {
-        let joined = self.join(ticket, WaitMode::Wait).await.expect("it may join");
-        joined.expect("who waits is not turned away")
+        let joined = self.join(ticket, WaitMode::Wait).await.expect("the join succeeds");
+        joined.expect("a ticket that may wait is in the line")
     }
 
     async fn holds(&self, ticket: &Ticket) -> Place {
         let place = self.joins(ticket).await;
-        assert_eq!(place.state, TicketState::Holding, "nobody is in the way of this ticket");
+        assert_eq!(place.state, TicketState::Holding, "the ticket is served");
         place
     }
 
     async fn waits(&self, ticket: &Ticket) -> Place {
         let place = self.joins(ticket).await;
-        assert_eq!(place.state, TicketState::Waiting, "somebody is in the way of this ticket");
+        assert_eq!(place.state, TicketState::Waiting, "the ticket waits");
         place
     }
 
     async fn tries(&self, ticket: &Ticket) -> Option<Place> {
-        let tried = self.join(ticket, WaitMode::NoWait).await.expect("it may try");
+        let tried = self.join(ticket, WaitMode::NoWait).await.expect("the join succeeds");
         if let Some(place) = &tried {
-            assert_eq!(place.state, TicketState::Holding, "who would not wait does not wait");
+            assert_eq!(
+                place.state,
+                TicketState::Holding,
+                "a ticket with NoWait holds or is not in the line"
+            );
         }
         tried
     }
 
     async fn stands(&self, ticket: &Ticket) -> Option<Place> {
         match self.renew(ticket).await {
-            // A session that is over has taken its tickets along.
+            // A session that ended took its tickets along.
             Err(error) if error.loss().is_some() => None,
-            renewed => renewed.expect("it may be renewed"),
+            renewed => renewed.expect("the renewal succeeds"),
         }
     }
 
@@ -102,15 +106,15 @@ impl Acts for AnyEngine {
                 arena.pass(arena.beat() / 4).await;
             }
         };
-        arena.soon("a ticket with nobody in its way is served", served).await
+        arena.soon("the front of the line is served", served).await
     }
 
     async fn leaves(&self, ticket: &Ticket) -> LeaveOutcome {
-        once(self.leave(ticket, LeaveMode::Now).await.expect("it may leave"))
+        once(self.leave(ticket, LeaveMode::Now).await.expect("the leave succeeds"))
     }
 
-    async fn is_told(&self, ticket: &Ticket) -> LeaveOutcome {
-        once(self.leave(ticket, LeaveMode::Graceful).await.expect("it may be told to leave"))
+    async fn is_asked_to_leave(&self, ticket: &Ticket) -> LeaveOutcome {
+        once(self.leave(ticket, LeaveMode::Graceful).await.expect("the leave succeeds"))
     }
 
     async fn ids(&self, name: &str) -> Vec<TicketId> {
@@ -127,18 +131,18 @@ impl Acts for AnyEngine {
     }
 
     async fn looks_on(&self, scope: &Scope) -> Cursor {
-        let news = self.events(scope, None).await.expect("anybody may look on");
+        let news = self.events(scope, None).await.expect("events can be read");
         assert!(news.events.is_empty(), "without a cursor there are no events");
         news.cursor
     }
 }
 
-/// An engine that asks again may not know whether it was its own first attempt that took a ticket out.
+/// With retries, an engine may not know whether its own first attempt removed the ticket.
 fn once(left: LeaveOutcome) -> LeaveOutcome {
     if left == LeaveOutcome::Unsure { LeaveOutcome::Absent } else { left }
 }
 
-/// Collects events until as many have come as were wanted.
+/// Collects events until `wanted` have come.
 pub(crate) async fn events(
     arena: &Arena,
     client: &AnyEngine,
@@ -149,36 +153,36 @@ pub(crate) async fn events(
     let mut events = Vec::new();
     let collected = async {
         while events.len() < wanted {
-            let news = client.events(scope, Some(after)).await.expect("anybody may look on");
-            assert!(!news.missed, "so few events are not too many");
+            let news = client.events(scope, Some(after)).await.expect("events can be read");
+            assert!(!news.missed, "the journal keeps these events");
             events.extend(news.events);
             after = news.cursor;
         }
     };
-    arena.soon("what happened is told", collected).await;
+    arena.soon("the events are reported", collected).await;
     (events, after)
 }
 
-/// What happened to which ticket.
-pub(crate) fn told(events: &[Event]) -> Vec<(EventKind, TicketId)> {
+/// The kind and the ticket of each event.
+pub(crate) fn kinds(events: &[Event]) -> Vec<(EventKind, TicketId)> {
     events.iter().map(|event| (event.kind, event.ticket.id)).collect()
 }
 
-/// The kind of an error that must be one.
+/// The kind of the error, which must be one.
 pub(crate) fn refused<T>(answer: Result<T>) -> ErrorKind {
     match answer {
-        Ok(_) => panic!("this must be refused"),
+        Ok(_) => panic!("the request must fail"),
         Err(error) => error.kind(),
     }
 }
 
-/// Why it is lost, by an error that must say so.
+/// The loss, which the error must have.
 pub(crate) fn lost<T>(answer: Result<T>) -> Option<Loss> {
     answer.err().as_ref().and_then(Error::loss)
 }
 
-/// Whether an onlooker sees the number that the holder knows. A store that is made of several, and
-/// promises no order, may have shown it a later one: never an earlier.
+/// Whether an observer sees the token of the holder. A store without an order may consist of
+/// several, and show a later one, but never an earlier.
 pub(crate) async fn is_token_of(arena: &Arena, seen: u64, own: u64) -> bool {
     seen == own || (seen > own && !arena.profile().await.fair)
 }

@@ -1,4 +1,4 @@
-//! Several locks as one: taken in one order, given back together, lost together.
+//! Several locks as one: taken in one order, released together, lost together.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -17,16 +17,16 @@ pub(crate) async fn opposite_orders_do_not_wait_for_each_other(arena: &Arena) {
         let (host, inside) = (arena.host(), inside.clone());
         tasks.push(Box::pin(async move {
             for _ in 0..5 {
-                let guard = all.lock().await.expect("its turn comes");
+                let guard = all.lock().await.expect("the lock is granted");
                 let at = keys.map(|key| usize::from(key.as_bytes()[0] - b'a'));
                 for at in at {
-                    assert_eq!(inside[at].fetch_add(1, Ordering::SeqCst), 0, "there are two");
+                    assert_eq!(inside[at].fetch_add(1, Ordering::SeqCst), 0, "two hold at once");
                 }
                 host.sleep(Duration::from_micros(50)).await;
                 for at in at {
                     inside[at].fetch_sub(1, Ordering::SeqCst);
                 }
-                guard.release().await.expect("all were held");
+                guard.release().await.expect("all locks were held");
             }
         }));
     }
@@ -72,12 +72,12 @@ pub(crate) async fn they_are_waited_for_under_one_time_limit(arena: &Arena) {
     };
     let both = futures_util::future::join(waits, frees);
     let (waited, ()) = arena.soon("the wait ends", both).await;
-    assert!(waited.unwrap().is_none(), "the second was never free");
+    assert!(waited.unwrap().is_none(), "the second lock was never free");
     let took = before.until(arena.now());
     assert!(took >= limit / 100 * 95, "it waited {took:?} only");
-    assert!(took < limit / 4 * 5 || !arena.is_simulated(), "each had its own limit: {took:?}");
+    assert!(took < limit / 4 * 5 || !arena.is_simulated(), "each lock had its own limit: {took:?}");
     arena.soon("what was taken is given back", locks.flush()).await;
-    drop(others.mutex("a").try_lock().await.unwrap().expect("it was given back"));
+    drop(others.mutex("a").try_lock().await.unwrap().expect("the lock was released"));
     b.check().unwrap();
 }
 
@@ -88,13 +88,13 @@ pub(crate) async fn the_loss_of_one_is_the_loss_of_all(arena: &Arena) {
     operator.force_unlock("b", id).await.unwrap();
     let stopped = arena.soon("the work is stopped", guard.run(std::future::pending::<()>())).await;
     assert_eq!(lost(stopped), Some(Loss::Broken));
-    assert_eq!(arena.soon("the loss is told", guard.lost()).await, Loss::Broken);
+    assert_eq!(arena.soon("the loss is reported", guard.lost()).await, Loss::Broken);
     assert_eq!(lost(guard.check()), Some(Loss::Broken));
     assert_eq!(lost(guard.release().await), Some(Loss::Broken));
-    assert!(locks.keys("").await.unwrap().is_empty(), "one that fails keeps none of the others");
+    assert!(locks.keys("").await.unwrap().is_empty(), "a failed lock keeps no other locked");
 }
 
-pub(crate) async fn a_wait_for_all_that_is_dropped_gives_back_what_it_had(arena: &Arena) {
+pub(crate) async fn a_wait_for_all_that_is_dropped_releases_the_locks_that_it_had(arena: &Arena) {
     let (locks, others) = (arena.locks().await, arena.locks().await);
     let taken = others.mutex("b").lock().await.unwrap();
     let all = locks.multi_lock(["a", "b"]).renew_every(arena.beat());
@@ -103,7 +103,7 @@ pub(crate) async fn a_wait_for_all_that_is_dropped_gives_back_what_it_had(arena:
     assert!(others.mutex("a").try_lock().await.unwrap().is_none(), "the first is taken");
     drop(waiting);
     arena.soon("what was taken is given back", locks.flush()).await;
-    drop(others.mutex("a").try_lock().await.unwrap().expect("it was given back"));
+    drop(others.mutex("a").try_lock().await.unwrap().expect("the lock was released"));
     assert_eq!(others.line("b").await.unwrap().len(), 1);
     taken.check().unwrap();
 }

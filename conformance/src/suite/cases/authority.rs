@@ -1,4 +1,4 @@
-//! The sixth promise: every answer comes from the store's single truth, whichever client asks.
+//! The sixth promise: every answer comes from one truth of the store, to every client.
 
 use tenure_core::{Engine as _, LeaveOutcome, TicketState};
 
@@ -7,7 +7,7 @@ use crate::Arena;
 
 const ROUNDS: u32 = 20;
 
-pub(crate) async fn what_one_client_did_every_other_sees_at_once(arena: &Arena) {
+pub(crate) async fn every_client_sees_at_once_what_another_did(arena: &Arena) {
     let (one, two) = (arena.client().await, arena.client().await);
     for round in 0..ROUNDS {
         let (actor, other) = if round % 2 == 0 { (&one, &two) } else { (&two, &one) };
@@ -18,7 +18,7 @@ pub(crate) async fn what_one_client_did_every_other_sees_at_once(arena: &Arena) 
         assert!(seen[0].1.number >= place.number);
         assert_eq!(other.names("").await, ["k"]);
         let noted = ticket.clone().with_note(format!("round {round}")).unwrap();
-        actor.stands(&noted).await.expect("it is in the line");
+        actor.stands(&noted).await.expect("the ticket is in the line");
         assert_eq!(other.sees("k").await[0].0.note, noted.note);
         assert_eq!(actor.leaves(&ticket).await, LeaveOutcome::Holding);
         assert_eq!(other.ids("k").await, []);
@@ -26,7 +26,7 @@ pub(crate) async fn what_one_client_did_every_other_sees_at_once(arena: &Arena) 
     }
 }
 
-pub(crate) async fn who_was_taken_out_by_one_client_is_gone_for_every_other(arena: &Arena) {
+pub(crate) async fn a_ticket_that_one_client_removes_is_gone_for_every_other(arena: &Arena) {
     let (one, two) = (arena.client().await, arena.client().await);
     for _ in 0..ROUNDS {
         let ticket = arena.ticket("k", MUTEX);
@@ -35,17 +35,17 @@ pub(crate) async fn who_was_taken_out_by_one_client_is_gone_for_every_other(aren
         assert_eq!(one.stands(&ticket).await, None);
         let next = arena.ticket("k", MUTEX);
         assert_eq!(one.holds(&next).await.state, TicketState::Holding);
-        assert!(two.tries(&arena.ticket("k", MUTEX)).await.is_none(), "it is taken");
+        assert!(two.tries(&arena.ticket("k", MUTEX)).await.is_none(), "the lock is held");
         one.leaves(&next).await;
     }
 }
 
-pub(crate) async fn what_one_client_counted_every_other_counts_on(arena: &Arena) {
+pub(crate) async fn every_client_continues_the_count_of_another(arena: &Arena) {
     needs!(arena, arena.counts().await, "it keeps no counts");
     let clients = [arena.client().await, arena.client().await, arena.client().await];
-    let key = tenure_core::Key::new("k").expect("it is a key");
+    let key = tenure_core::Key::new("k").expect("the key is valid");
     for (round, client) in (1..=u64::from(ROUNDS)).zip(clients.iter().cycle()) {
-        let tally = client.add(&key, 1, None).await.expect("it counts");
-        assert_eq!(tally.value, round);
+        let counter = client.add(&key, 1, None).await.expect("the counter works");
+        assert_eq!(counter.value, round);
     }
 }

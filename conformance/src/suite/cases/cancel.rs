@@ -1,7 +1,8 @@
-//! The cancel sweep: every public future is dropped after no, one, two, … polls, and leaves nothing behind.
+//! The cancel sweep: every public future is dropped after zero, one, two, … polls, and leaves
+//! nothing behind.
 //!
-//! The engine is made slow for it: each verb waits before it is carried out and again before it
-//! answers, so that every await of the holder's code is a place to be dropped at.
+//! The engine is slow: each method waits before it runs and again before it returns, so that the
+//! future can be dropped at every await of the holder.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -16,20 +17,20 @@ use super::acts::{Acts as _, MUTEX};
 use crate::Arena;
 use crate::fault::{Paced, pause};
 
-/// A future that needs more polls than this waits for something that does not come, or for a store
-/// on a busy machine: a poll is a millisecond where time is real.
+/// Maximum polls. A future that needs more waits for an event that does not come, or for a store on
+/// a busy machine: in real time a poll is a millisecond.
 const POLLS_MAX: u32 = 60;
-/// So often a future is polled that waits for somebody else.
-const POLLS_IN_VAIN: u32 = 12;
-/// So many tickets leave while they join.
+/// Polls of a future that waits for another holder.
+const POLLS_OF_A_WAITER: u32 = 12;
+/// Tickets that leave while they join.
 const LEAVERS: u32 = 40;
 
-/// The locks of a slow client, and those of somebody who looks on.
+/// The locks of a slow client, and those of an observer.
 struct Sweep<'a> {
     arena: &'a Arena,
     locks: Locks,
-    onlooker: Locks,
-    /// Its verbs are carried out while they are polled, and need no time for it.
+    observer: Locks,
+    /// Its methods run while they are polled, and take no time.
     at_once: bool,
 }
 
@@ -38,10 +39,10 @@ impl<'a> Sweep<'a> {
         let locks =
             Locks::on(Paced::around(arena.client().await, || Box::pin(pause())), arena.host());
         let at_once = locks.guarantees().quick && !arena.is_simulated();
-        Self { arena, locks, onlooker: arena.locks().await, at_once }
+        Self { arena, locks, observer: arena.locks().await, at_once }
     }
 
-    /// Polls it so often and drops it. `Some`: it came to its end.
+    /// Polls it `polls` times and drops it. `Some`: it ended before.
     async fn poll<T>(&self, future: impl Future<Output = T>, polls: u32) -> Option<T> {
         let mut future = Box::pin(future);
         for _ in 0..polls {
@@ -58,12 +59,12 @@ impl<'a> Sweep<'a> {
         None
     }
 
-    /// Drops a future at every await it has, and looks each time whether exactly `left` tickets are left.
+    /// Drops a future at each of its awaits, and checks each time that `left` tickets are left.
     async fn over<T, F: Future<Output = Result<T>>>(&self, left: usize, future: impl Fn() -> F) {
         self.over_each(left, async || (), |()| future()).await;
     }
 
-    /// The same, where something must be there before.
+    /// The same, with a preparation before each.
     async fn over_each<S, T, F: Future<Output = Result<T>>>(
         &self,
         left: usize,
@@ -77,17 +78,17 @@ impl<'a> Sweep<'a> {
                 return;
             }
         }
-        assert!(!self.arena.is_simulated(), "it does not end");
+        assert!(!self.arena.is_simulated(), "the future exceeded POLLS_MAX polls");
         Self::is_free(self.arena.soon("it ends", future(before().await)).await);
         self.is_left(left).await;
     }
 
     fn is_free<T>(outcome: Result<T>) {
-        drop(outcome.expect("it is free"));
+        drop(outcome.expect("the lock is free"));
     }
 
-    /// Where time costs nothing, the sweeper may take all the time it wants to be sure; elsewhere it
-    /// is enough that the lines are as they must be.
+    /// In simulated time the removal of tickets may take its whole time; in real time it is enough
+    /// that the lines become as they must be.
     async fn is_left(&self, left: usize) {
         if self.arena.is_simulated() {
             self.arena.soon("what was dropped is given back", self.locks.flush()).await;
@@ -104,22 +105,22 @@ impl<'a> Sweep<'a> {
 
     async fn tickets(&self) -> usize {
         let mut tickets = 0;
-        for key in self.onlooker.keys("").await.expect("the keys can be listed") {
-            tickets += self.onlooker.line(key.as_str()).await.expect("the line can be seen").len();
+        for key in self.observer.keys("").await.expect("the keys can be listed") {
+            tickets += self.observer.line(key.as_str()).await.expect("the line can be seen").len();
         }
         tickets
     }
 
-    /// Drops a future that waits for somebody who holds on.
-    async fn in_vain<F: Future>(&self, future: impl Fn() -> F) {
-        for polls in 0..POLLS_IN_VAIN {
-            assert!(self.poll(future(), polls).await.is_none(), "somebody else holds on");
+    /// Drops a future that waits for a holder.
+    async fn while_held<F: Future>(&self, future: impl Fn() -> F) {
+        for polls in 0..POLLS_OF_A_WAITER {
+            assert!(self.poll(future(), polls).await.is_none(), "another holder keeps the lock");
             self.is_left(1).await;
         }
     }
 }
 
-pub(crate) async fn whoever_takes_what_is_free_may_be_dropped(arena: &Arena) {
+pub(crate) async fn a_future_that_takes_a_free_lock_may_be_dropped(arena: &Arena) {
     let sweep = Sweep::new(arena).await;
     let locks = &sweep.locks;
     let (mutex, rwlock) = (&locks.mutex("k"), &locks.rwlock("k"));
@@ -140,16 +141,16 @@ pub(crate) async fn whoever_takes_what_is_free_may_be_dropped(arena: &Arena) {
     }
     drop(
         sweep
-            .onlooker
+            .observer
             .multi_lock(["k", "l"])
             .try_lock()
             .await
             .unwrap()
-            .expect("everything is free"),
+            .expect("all locks are free"),
     );
 }
 
-pub(crate) async fn whoever_waits_may_be_dropped(arena: &Arena) {
+pub(crate) async fn a_future_that_waits_may_be_dropped(arena: &Arena) {
     let sweep = Sweep::new(arena).await;
     let holder = arena.locks().await;
     let guard = holder.mutex("k").lock().await.unwrap();
@@ -157,26 +158,26 @@ pub(crate) async fn whoever_waits_may_be_dropped(arena: &Arena) {
     let (mutex, all, election) =
         (&locks.mutex("k"), &locks.multi_lock(["a", "k"]), &locks.election("k"));
     let time = arena.ttl() * 1000;
-    sweep.in_vain(|| mutex.lock()).await;
-    sweep.in_vain(|| mutex.try_lock_for(time)).await;
-    sweep.in_vain(|| all.lock()).await;
-    sweep.in_vain(|| election.campaign()).await;
+    sweep.while_held(|| mutex.lock()).await;
+    sweep.while_held(|| mutex.try_lock_for(time)).await;
+    sweep.while_held(|| all.lock()).await;
+    sweep.while_held(|| election.campaign()).await;
     guard.check().unwrap();
     guard.release().await.unwrap();
     drop(
         sweep
-            .onlooker
+            .observer
             .multi_lock(["a", "k"])
             .try_lock()
             .await
             .unwrap()
-            .expect("everything is free"),
+            .expect("all locks are free"),
     );
 }
 
-/// A dropped join may be carried out a little further, while the ticket is given back already.
+/// A dropped join may continue for a while after its ticket has left.
 pub(crate) async fn a_join_that_goes_on_while_its_ticket_leaves_does_not_come_in(arena: &Arena) {
-    // A client that asks again would join again, because it does not know of the leave.
+    // A client with retries would join again, because it does not know of the leave.
     let client = arena.client_that_asks_once().await;
     if client.guarantees().liveness != Liveness::Session {
         return arena.skip("a ticket that comes in late leaves when its life is over");
@@ -185,19 +186,19 @@ pub(crate) async fn a_join_that_goes_on_while_its_ticket_leaves_does_not_come_in
         let key = format!("k/{at}");
         let ticket = arena.ticket(&key, MUTEX);
         let mut joining = pin!(maybe_done(client.join(&ticket, WaitMode::Wait)));
-        let _begun = poll_fn(|context| Poll::Ready(joining.as_mut().poll(context))).await;
-        client.leave(&ticket, LeaveMode::Now).await.expect("it leaves");
-        // Whatever the join answers now: its ticket is out.
+        let _ = poll_fn(|context| Poll::Ready(joining.as_mut().poll(context))).await; // One poll.
+        client.leave(&ticket, LeaveMode::Now).await.expect("the leave succeeds");
+        // The ticket is out, with any answer of the join.
         arena.soon("the join ends", joining).await;
-        assert_eq!(client.ids(&key).await, [], "round {at}: it came in behind its own leave");
+        assert_eq!(client.ids(&key).await, [], "round {at}: the ticket joined after its own leave");
     }
 }
 
-pub(crate) async fn whoever_is_served_while_it_is_dropped_gives_it_back(arena: &Arena) {
+pub(crate) async fn a_waiter_that_is_served_while_it_is_dropped_releases_the_lock(arena: &Arena) {
     let sweep = Sweep::new(arena).await;
     let mutex = &sweep.locks.mutex("k");
-    for polls in 0..POLLS_IN_VAIN {
-        let guard = sweep.onlooker.mutex("k").lock().await.unwrap();
+    for polls in 0..POLLS_OF_A_WAITER {
+        let guard = sweep.observer.mutex("k").lock().await.unwrap();
         let mut waiting = Box::pin(mutex.lock());
         sweep.poll(&mut waiting, polls).await;
         guard.release().await.unwrap();
@@ -223,27 +224,27 @@ pub(crate) async fn a_release_may_be_dropped(arena: &Arena) {
         .await;
 }
 
-pub(crate) async fn whoever_renews_by_hand_may_be_dropped(arena: &Arena) {
+pub(crate) async fn a_manual_renewal_may_be_dropped(arena: &Arena) {
     let sweep = Sweep::new(arena).await;
     let guard = sweep.locks.mutex("k").lock().await.unwrap();
     let (held, token) = (&guard.handle(), guard.token());
     sweep.over(1, || held.extend()).await;
     sweep.over(1, || held.set_note("new")).await;
     sweep.over(1, || held.run(pause())).await;
-    sweep.in_vain(|| held.lost()).await;
-    sweep.in_vain(|| held.warned()).await;
-    guard.check().expect("it is held all the same");
-    let line = sweep.onlooker.line("k").await.unwrap();
+    sweep.while_held(|| held.lost()).await;
+    sweep.while_held(|| held.warned()).await;
+    guard.check().expect("the lock is still held");
+    let line = sweep.observer.line("k").await.unwrap();
     assert_eq!((&*line[0].0.note, line[0].0.id), ("new", guard.id()));
-    assert_eq!(guard.token(), token, "it is the same hold");
-    guard.release().await.expect("it was held");
+    assert_eq!(guard.token(), token, "the token is unchanged");
+    guard.release().await.expect("the lock was held");
     sweep.is_left(0).await;
 }
 
-pub(crate) async fn whoever_looks_may_be_dropped(arena: &Arena) {
+pub(crate) async fn an_inspection_may_be_dropped(arena: &Arena) {
     let sweep = Sweep::new(arena).await;
     let locks = &sweep.locks;
-    let guard = sweep.onlooker.election("k").note("here").campaign().await.unwrap();
+    let guard = sweep.observer.election("k").note("here").campaign().await.unwrap();
     let election = &locks.election("k");
     sweep.over(1, || locks.line("k")).await;
     sweep.over(1, || locks.keys("k")).await;
@@ -254,11 +255,11 @@ pub(crate) async fn whoever_looks_may_be_dropped(arena: &Arena) {
     guard.check().unwrap();
 }
 
-pub(crate) async fn an_onlooker_who_is_dropped_and_looks_on_misses_nothing(arena: &Arena) {
+pub(crate) async fn an_observer_that_is_dropped_and_continues_misses_nothing(arena: &Arena) {
     let sweep = Sweep::new(arena).await;
     let election = sweep.locks.election("k");
     let mut leaders = election.observe().await.unwrap();
-    let seat = sweep.onlooker.election("k").campaign().await.unwrap();
+    let seat = sweep.observer.election("k").campaign().await.unwrap();
     let mut seen = None;
     for polls in (0..POLLS_MAX).cycle().take(5000) {
         if let Some(leader) = sweep.poll(leaders.next(), polls).await {
@@ -272,7 +273,7 @@ pub(crate) async fn an_onlooker_who_is_dropped_and_looks_on_misses_nothing(arena
     assert_eq!(seen.map(|leader| leader.id), Some(seat.id()));
 }
 
-pub(crate) async fn whoever_counts_may_be_dropped(arena: &Arena) {
+pub(crate) async fn a_count_may_be_dropped(arena: &Arena) {
     if !arena.counts().await {
         return arena.skip("it keeps no counters");
     }
@@ -293,5 +294,5 @@ pub(crate) async fn whoever_counts_may_be_dropped(arena: &Arena) {
         return;
     }
     let sum = counter.get().await.unwrap().value;
-    assert!(sum <= u64::from(POLLS_MAX), "{sum} is more than was ever asked for");
+    assert!(sum <= u64::from(POLLS_MAX), "{sum} is more than all requests together");
 }

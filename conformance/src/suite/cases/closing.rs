@@ -1,4 +1,4 @@
-//! Closing: `Locks::close` makes every holder stop before anybody else is served.
+//! Closing: `Locks::close` stops every holder before the next is served.
 
 use std::time::Duration;
 
@@ -18,15 +18,15 @@ pub(crate) async fn a_lock_that_is_held_is_lost_before_another_is_served(arena: 
     arena.stands_in_line("k", 2, &mut waiting).await;
     let clone: Locks = locks.clone();
     let served = async {
-        let next = waiting.await.expect("it is served in the end");
-        assert_eq!(lost(held.check()), Some(Loss::Closed), "there are two");
+        let next = waiting.await.expect("the waiter is served");
+        assert_eq!(lost(held.check()), Some(Loss::Closed), "two hold at once");
         next
     };
-    // The guard is kept to the end: nothing but the close can free the lock, or its ttl.
+    // The guard is kept to the end: only the close, or its ttl, can free the lock.
     let (next, ()) =
         arena.soon("the next is served", futures_util::future::join(served, clone.close())).await;
     assert_eq!(lost(guard.check()), Some(Loss::Closed));
-    assert_eq!(arena.soon("a loss is told", guard.lost()).await, Loss::Closed);
+    assert_eq!(arena.soon("the loss is reported", guard.lost()).await, Loss::Closed);
     assert_eq!(lost(guard.release().await), Some(Loss::Closed));
     next.check().unwrap();
     next.release().await.unwrap();
@@ -34,7 +34,7 @@ pub(crate) async fn a_lock_that_is_held_is_lost_before_another_is_served(arena: 
 
 pub(crate) async fn a_guard_that_is_dropped_is_given_back_first(arena: &Arena) {
     let (locks, others) = (arena.locks().await, arena.locks().await);
-    // It could not end by itself within the time of this case.
+    // The ttl is longer than this case.
     let guard = locks.mutex("k").ttl(Duration::from_secs(600)).lock().await.unwrap();
     let work = async {
         let stopped = guard.run(std::future::pending::<()>()).await;
@@ -43,10 +43,10 @@ pub(crate) async fn a_guard_that_is_dropped_is_given_back_first(arena: &Arena) {
     };
     arena.soon("the store is let go of", futures_util::future::join(work, locks.close())).await;
     let next = others.mutex("k").try_lock().await.unwrap();
-    next.expect("the work was stopped, and its lock is free").release().await.unwrap();
+    next.expect("the work has stopped, so its lock is free").release().await.unwrap();
 }
 
-pub(crate) async fn whoever_waits_or_comes_later_is_refused(arena: &Arena) {
+pub(crate) async fn waiters_and_later_callers_are_refused(arena: &Arena) {
     needs!(arena, arena.profile().await.fair, "waiters stand in no line here");
     let (locks, others) = (arena.locks().await, arena.locks().await);
     let guard = others.mutex("k").lock().await.unwrap();

@@ -1,4 +1,4 @@
-//! A crowd: many callers want one key at the same time, each on a thread of its own where time is real.
+//! Many callers of one key at the same time, each on a thread of its own in real time.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -9,30 +9,30 @@ use tenure_core::{LeaseHandle, Liveness, Result, Runtime, TicketId};
 use super::kind::{Grip, Lock};
 use crate::Arena;
 
-/// How long each caller stays inside.
+/// Time that each caller holds.
 const STAY: Duration = Duration::from_micros(100);
-/// Heartbeat of a caller where the store pushes, in ttls of the arena. A hundred quick heartbeats
-/// keep a server busy, and nothing else would make a case slow.
+/// Renewal period of a caller where the store pushes, in ttls of the arena. A hundred short periods
+/// keep a server busy without need.
 const SLOW_BEAT_TTLS: u32 = 5;
 
-/// The callers of one key, and those of them who hold it.
+/// The callers of one key, and the holders among them.
 pub(crate) struct Crowd {
     host: Arc<dyn Runtime>,
     ttl: Duration,
     beat: Duration,
     /// Time limit of one wait. It ends a hang.
     limit: Duration,
-    /// How many permits there are.
+    /// The number of permits.
     permits: u32,
-    /// Holds the other permits of the key, where there are some.
+    /// Holds the other permits of the key, if it has some.
     drained: Option<LeaseHandle>,
     is_simulated: bool,
-    /// Whether a busy machine may lose a lock: its ttl is long, but a session's is not.
+    /// Whether a busy machine may lose a lock: its ttl is long, but that of a session is not.
     may_lose: bool,
     inside: Mutex<Inside>,
 }
 
-/// The holders, and their tokens in the order in which they came in.
+/// The holders, and their tokens in the order of their entry.
 #[derive(Default)]
 struct Inside {
     holders: Vec<(LeaseHandle, u32)>,
@@ -61,7 +61,7 @@ impl Crowd {
         lock.ttl(self.ttl).renew_every(self.beat)
     }
 
-    /// Waits for a lock that takes so many permits, stays inside for a moment, and gives it back.
+    /// Waits for a lock of this number of permits, holds it for `STAY`, and releases it.
     pub(crate) async fn comes_and_goes<F>(&self, permits: u32, lock: impl Fn() -> F)
     where
         F: Future<Output = Result<Grip>>,
@@ -71,7 +71,7 @@ impl Crowd {
             if self.comes(grip.handle(), permits) {
                 break grip;
             }
-            assert!(self.may_lose, "it was lost as soon as it was held");
+            assert!(self.may_lose, "the lock was lost at once");
         };
         self.host.sleep(STAY).await;
         self.was_held(grip.check());
@@ -79,29 +79,29 @@ impl Crowd {
         self.was_held(grip.release().await);
     }
 
-    /// The tokens of all who came in, in that order.
+    /// The tokens in the order of entry.
     pub(crate) fn tokens(&self) -> Vec<u64> {
         self.inside().tokens.clone()
     }
 
-    /// Asks again where the store did not answer in time, as a user does.
+    /// Retries while the store does not answer in time, as a user does.
     async fn locked<F: Future<Output = Result<Grip>>>(&self, lock: &impl Fn() -> F) -> Grip {
         let locked = async {
             loop {
                 match lock().await {
                     Err(error) if self.may_be_slow(&error) => {}
-                    locked => return locked.expect("its turn comes"),
+                    locked => return locked.expect("the lock is granted"),
                 }
             }
         };
         match select(std::pin::pin!(locked), self.host.sleep(self.limit)).await {
             Either::Left((grip, _)) => grip,
-            Either::Right(_) => panic!("within {:?} its turn did not come", self.limit),
+            Either::Right(_) => panic!("within {:?} the lock was not granted", self.limit),
         }
     }
 
-    /// Whether this caller holds the lock as it comes in. All others who believe that they hold are
-    /// counted. The newcomer is asked last: if it still holds, it held while the others were asked.
+    /// Whether this caller holds on entry. All others that believe to hold are counted. The
+    /// newcomer is checked last: if it still holds, it held during the count.
     fn comes(&self, newcomer: LeaseHandle, permits: u32) -> bool {
         let (id, token) = (newcomer.id(), newcomer.token());
         let mut inside = self.inside();
@@ -125,7 +125,7 @@ impl Crowd {
         match outcome {
             Err(error) if self.may_be_slow(&error) || (self.may_lose && error.loss().is_some()) => {
             }
-            outcome => outcome.expect("it was held"),
+            outcome => outcome.expect("the lock was held"),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Electing: never two leaders, no work after the seat is given up, and every term is seen.
+//! Elections: never two leaders, no work after the seat is given up, and every term is observed.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ async fn election(arena: &Arena) -> Election {
 }
 
 async fn next(arena: &Arena, leaders: &mut Leaders) -> Option<Leader> {
-    arena.soon("the next term is seen", leaders.next()).await.expect("the store answers")
+    arena.soon("the next term is observed", leaders.next()).await.expect("the store answers")
 }
 
-/// Counts itself in as long as it lives: work that is dropped counts itself out.
+/// Counts itself while it lives: dropped work is not counted.
 struct Inside(Arc<AtomicU32>);
 
 impl Inside {
@@ -46,13 +46,13 @@ pub(crate) async fn there_are_never_two_leaders(arena: &Arena) {
                 let led = election.run(|term| {
                     let (host, inside) = (host.clone(), inside.clone());
                     async move {
-                        let _inside = Inside::enter(&inside);
+                        let _guard = Inside::enter(&inside);
                         host.sleep(Duration::from_micros(50)).await;
-                        term.check().expect("it leads");
+                        term.check().expect("the term has not ended");
                         term.token()
                     }
                 });
-                led.await.expect("its turn comes");
+                led.await.expect("the candidate is elected");
             }
         }));
     }
@@ -67,7 +67,7 @@ pub(crate) async fn work_is_stopped_before_the_seat_is_given_up(arena: &Arena) {
     let leads = first.run(|_| {
         let (inside, term) = (inside.clone(), terms.fetch_add(1, Ordering::SeqCst));
         async move {
-            let _inside = Inside::enter(&inside);
+            let _guard = Inside::enter(&inside);
             if term == 0 {
                 std::future::pending::<()>().await;
             }
@@ -79,7 +79,7 @@ pub(crate) async fn work_is_stopped_before_the_seat_is_given_up(arena: &Arena) {
         }
         let mut waiting = Box::pin(second.campaign());
         arena.not_now("there are two leaders", &mut waiting).await;
-        let leader = first.leader().await.unwrap().expect("somebody leads");
+        let leader = first.leader().await.unwrap().expect("there is a leader");
         operator.break_ticket("k", leader.id).await.unwrap();
         let seat = waiting.await.unwrap();
         assert_ne!(seat.id(), leader.id);
@@ -91,7 +91,7 @@ pub(crate) async fn work_is_stopped_before_the_seat_is_given_up(arena: &Arena) {
     let both = futures_util::future::join(leads, follows);
     let (led, ()) = arena.soon("both have led", both).await;
     led.unwrap();
-    assert_eq!(terms.load(Ordering::SeqCst), 2, "who was broken campaigns again");
+    assert_eq!(terms.load(Ordering::SeqCst), 2, "a broken leader campaigns again");
     assert!(operator.line("k").await.unwrap().is_empty());
 }
 
@@ -100,7 +100,8 @@ pub(crate) async fn a_leader_may_resign(arena: &Arena) {
     assert_eq!(first.leader().await.unwrap(), None);
     let seat = first.clone().note("here").campaign().await.unwrap();
     assert!(second.try_campaign().await.unwrap().is_none());
-    let (leader, token) = (second.leader().await.unwrap().expect("somebody leads"), seat.token());
+    let (leader, token) =
+        (second.leader().await.unwrap().expect("there is a leader"), seat.token());
     assert_eq!((&*leader.note, leader.id), ("here", seat.id()));
     assert!(is_token_of(arena, leader.token, seat.token()).await);
     seat.release().await.unwrap();
@@ -109,7 +110,7 @@ pub(crate) async fn a_leader_may_resign(arena: &Arena) {
     assert!(next.token() > token);
 }
 
-pub(crate) async fn who_gives_up_campaigning_is_not_elected(arena: &Arena) {
+pub(crate) async fn a_candidate_that_gives_up_is_not_elected(arena: &Arena) {
     let (first, locks) = (election(arena).await, arena.locks().await);
     let second = locks.election("k").renew_every(arena.beat());
     let seat = first.campaign().await.unwrap();
@@ -127,21 +128,21 @@ pub(crate) async fn the_note_of_a_leader_changes_in_place(arena: &Arena) {
     let (first, second) = (election(arena).await, election(arena).await);
     let seat = first.clone().note("one").campaign().await.unwrap();
     let mut leaders = second.observe().await.unwrap();
-    let now = next(arena, &mut leaders).await.expect("somebody leads");
+    let now = next(arena, &mut leaders).await.expect("there is a leader");
     assert_eq!((&*now.note, now.id), ("one", seat.id()));
     assert!(is_token_of(arena, now.token, seat.token()).await);
     seat.set_note("two").await.unwrap();
     let token = now.token;
-    let now = next(arena, &mut leaders).await.expect("somebody leads");
+    let now = next(arena, &mut leaders).await.expect("there is a leader");
     assert_eq!((&*now.note, now.token), ("two", token), "the term is the same");
     assert_eq!(second.leader().await.unwrap(), Some(now));
 }
 
 pub(crate) async fn an_observer_sees_every_term_in_order(arena: &Arena) {
     let (all, elections) = (arena.profile().await.events, election(arena).await);
-    needs!(arena, all == EventDelivery::Every, "onlookers are shown only what lasts here");
+    needs!(arena, all == EventDelivery::Every, "observers are shown only what lasts here");
     let mut leaders = elections.observe().await.unwrap();
-    assert_eq!(next(arena, &mut leaders).await, None, "nobody leads yet");
+    assert_eq!(next(arena, &mut leaders).await, None, "there is no leader yet");
     let mut tokens = Vec::new();
     for _ in 0..10 {
         let seat = election(arena).await.campaign().await.unwrap();
@@ -155,14 +156,14 @@ pub(crate) async fn an_observer_sees_every_term_in_order(arena: &Arena) {
     }
 }
 
-pub(crate) async fn an_observer_sees_who_leads_and_who_comes_next(arena: &Arena) {
+pub(crate) async fn an_observer_sees_the_leader_and_its_successor(arena: &Arena) {
     let (first, second) = (election(arena).await, election(arena).await);
     let seat = first.campaign().await.unwrap();
     let mut leaders = second.observe().await.unwrap();
-    let leader = next(arena, &mut leaders).await.expect("somebody leads");
+    let leader = next(arena, &mut leaders).await.expect("there is a leader");
     assert!(is_token_of(arena, leader.token, seat.token()).await);
     let mut more: Pin<Box<dyn Future<Output = Result<Option<Leader>>>>> = Box::pin(leaders.next());
-    arena.not_now("the same term is told twice", &mut more).await;
+    arena.not_now("the same term is reported twice", &mut more).await;
     drop(more);
     let token = seat.token();
     seat.release().await.unwrap();
@@ -174,18 +175,18 @@ pub(crate) async fn an_observer_sees_who_leads_and_who_comes_next(arena: &Arena)
             }
         }
     };
-    let leader = arena.soon("the next term is seen", follows).await;
+    let leader = arena.soon("the next term is observed", follows).await;
     assert!(is_token_of(arena, leader.token, next_seat.token()).await);
     assert!(leader.token > token);
 }
 
-pub(crate) async fn a_leader_is_told_of_its_fall_even_if_it_never_looked(arena: &Arena) {
+pub(crate) async fn a_leader_is_notified_of_its_fall_without_a_check(arena: &Arena) {
     let election = election(arena).await;
     let operator = arena.locks().await;
     let seat = election.campaign().await.unwrap();
     operator.force_unlock("k", seat.id()).await.unwrap();
     let again = election.try_campaign().await.unwrap().expect("the seat is free");
-    assert_eq!(arena.soon("the loss is told", seat.lost()).await, Loss::Broken);
+    assert_eq!(arena.soon("the loss is reported", seat.lost()).await, Loss::Broken);
     assert_eq!(lost(seat.release().await), Some(Loss::Broken));
     again.check().expect("the same candidate may lead again");
 }
@@ -195,7 +196,8 @@ pub(crate) async fn a_stop_takes_a_follower_out_of_the_line(arena: &Arena) {
     let (leader, follower) = (election(arena).await, election(arena).await);
     let seat = leader.campaign().await.unwrap();
     let (stop, stopped) = oneshot::channel::<()>();
-    let led = follower.run_until(async { drop(stopped.await) }, |_| async { panic!("it leads") });
+    let led = follower
+        .run_until(async { drop(stopped.await) }, |_| async { panic!("the term has not ended") });
     let mut led = Box::pin(led);
     arena.stands_in_line("k", 2, &mut led).await;
     drop(stop);
@@ -218,7 +220,7 @@ pub(crate) async fn a_stop_ends_the_work_of_a_leader_before_the_next_leads(arena
     let led = first.run_until(async { drop(stopped.await) }, |_| {
         let inside = Inside::enter(&inside);
         async move {
-            let _inside = inside;
+            let _guard = inside;
             std::future::pending::<()>().await;
         }
     });

@@ -1,4 +1,4 @@
-//! Being alone: the stories of a mutex, of the last permit of a semaphore, and of a writer.
+//! Exclusive locks: the cases of a mutex, of the last permit of a semaphore, and of a writer.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::crowd::Crowd;
 use super::kind::{Exclusive, Kind, Lock};
 use crate::Arena;
 
-/// The store for this kind of lock; the case is skipped where there is none.
+/// Prepares the store for this kind of lock, or skips the case.
 macro_rules! prepared {
     ($kind:ident, $arena:ident) => {
         match Exclusive::prepare($kind, $arena).await {
@@ -42,20 +42,20 @@ pub(crate) async fn at_most_one_of_a_hundred_holds(arena: &Arena, kind: Kind) {
     }
 }
 
-pub(crate) async fn what_is_held_is_refused_to_everybody(arena: &Arena, kind: Kind) {
+pub(crate) async fn a_held_lock_is_refused_to_every_caller(arena: &Arena, kind: Kind) {
     let stage = prepared!(kind, arena);
     let (locks, others) = (arena.locks().await, arena.locks().await);
     let lock = stage.of(&locks);
     let guard = lock.lock().await.unwrap();
-    assert!(lock.try_lock().await.unwrap().is_none(), "not even to who holds it");
-    assert!(stage.of(&locks).try_lock().await.unwrap().is_none(), "nor to its own client");
+    assert!(lock.try_lock().await.unwrap().is_none(), "also to the holder");
+    assert!(stage.of(&locks).try_lock().await.unwrap().is_none(), "also to the same client");
     assert!(stage.of(&others).try_lock().await.unwrap().is_none());
     guard.check().unwrap();
     guard.release().await.unwrap();
     assert!(stage.of(&others).try_lock().await.unwrap().is_some());
 }
 
-pub(crate) async fn whoever_waits_gets_it_after_the_release(arena: &Arena, kind: Kind) {
+pub(crate) async fn a_waiter_gets_the_lock_after_the_release(arena: &Arena, kind: Kind) {
     let stage = prepared!(kind, arena);
     let guard = stage.of(&arena.locks().await).lock().await.unwrap();
     let token = guard.token();
@@ -63,7 +63,7 @@ pub(crate) async fn whoever_waits_gets_it_after_the_release(arena: &Arena, kind:
     let mut waiting = Box::pin(other.lock());
     arena.not_now("it is held by two", &mut waiting).await;
     guard.release().await.unwrap();
-    let next = arena.soon("who waits gets it", waiting).await.unwrap();
+    let next = arena.soon("the waiter gets the lock", waiting).await.unwrap();
     assert!(next.token() > token || arena.profile().await.fencing == TokenDurability::None);
     next.check().unwrap();
 }
@@ -87,7 +87,7 @@ pub(crate) async fn a_guard_may_be_dropped_by_another_thread_and_in_a_panic(
     let guard = stage.of(&locks).lock().await.unwrap();
     std::thread::spawn(move || drop(guard)).join().expect("a guard can be dropped anywhere");
     arena.soon("what was dropped is given back", locks.flush()).await;
-    let guard = stage.of(&locks).try_lock().await.unwrap().expect("it is free");
+    let guard = stage.of(&locks).try_lock().await.unwrap().expect("the lock is free");
     let unwound = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
         let _guard = guard;
         std::panic::resume_unwind(Box::new("on purpose"));
@@ -101,7 +101,7 @@ pub(crate) async fn no_time_to_wait_is_a_try(arena: &Arena, kind: Kind) {
     let stage = prepared!(kind, arena);
     let locks = arena.locks().await;
     let lock = stage.of(&locks);
-    let guard = lock.try_lock_for(Duration::ZERO).await.unwrap().expect("it is free");
+    let guard = lock.try_lock_for(Duration::ZERO).await.unwrap().expect("the lock is free");
     let in_vain = arena.soon("a try is over soon", lock.try_lock_for(Duration::ZERO)).await;
     assert!(in_vain.unwrap().is_none());
     guard.release().await.unwrap();
@@ -116,7 +116,7 @@ pub(crate) async fn waiting_in_vain_leaves_nothing_behind(arena: &Arena, kind: K
         let waited = arena.soon("a wait ends", stage.of(&others).try_lock_for(time)).await;
         match waited {
             Ok(grip) => assert!(grip.is_none()),
-            // In so little time, or on a machine that is busy, a store need not answer.
+            // In this short time, or on a busy machine, a store need not answer.
             Err(error) => {
                 let may_be_slow = time < arena.beat() || !arena.is_simulated();
                 assert!(error.is_retryable() && may_be_slow, "{error}");
@@ -127,7 +127,7 @@ pub(crate) async fn waiting_in_vain_leaves_nothing_behind(arena: &Arena, kind: K
     }
     guard.check().unwrap();
     guard.release().await.unwrap();
-    assert!(stage.of(&locks).try_lock().await.unwrap().is_some(), "nobody got it unseen");
+    assert!(stage.of(&locks).try_lock().await.unwrap().is_some(), "no other waiter got it");
 }
 
 pub(crate) async fn the_whole_wait_has_one_time_limit(arena: &Arena, kind: Kind) {
@@ -141,10 +141,10 @@ pub(crate) async fn the_whole_wait_has_one_time_limit(arena: &Arena, kind: Kind)
         Err(error) => assert!(error.is_retryable() && !arena.is_simulated(), "{error}"),
     }
     let took = before.until(arena.now());
-    assert!(took >= limit / 100 * 95, "it waited {took:?} only");
+    assert!(took >= limit / 100 * 95, "the wait took only {took:?}");
     assert!(
         took <= limit * 2 || !arena.is_simulated(),
-        "each heartbeat began the wait anew: {took:?}"
+        "each renewal restarted the time limit: {took:?}"
     );
     guard.check().unwrap();
 }
@@ -153,13 +153,13 @@ pub(crate) async fn any_time_limit_will_do(arena: &Arena, kind: Kind) {
     let stage = prepared!(kind, arena);
     let (locks, others) = (arena.locks().await, arena.locks().await);
     for time in [Duration::MAX, Duration::from_secs(u64::MAX), Duration::from_secs(1 << 40)] {
-        let guard = stage.of(&locks).try_lock_for(time).await.unwrap().expect("it is free");
+        let guard = stage.of(&locks).try_lock_for(time).await.unwrap().expect("the lock is free");
         let other = stage.of(&others);
         let mut waiting = Box::pin(other.try_lock_for(time));
         arena.not_now("it is held by two", &mut waiting).await;
         guard.release().await.unwrap();
-        let next = arena.soon("who waits gets it", waiting).await.unwrap();
-        next.expect("there is time enough").release().await.unwrap();
+        let next = arena.soon("the waiter gets the lock", waiting).await.unwrap();
+        next.expect("the time limit is long enough").release().await.unwrap();
     }
 }
 
@@ -175,13 +175,13 @@ pub(crate) async fn a_wait_that_is_dropped_leaves_nothing_behind(arena: &Arena, 
     drop(waiting);
     arena.soon("what was dropped is given back", others.flush()).await;
     guard.release().await.unwrap();
-    let next = arena.soon("who waits behind gets it", behind).await.unwrap();
+    let next = arena.soon("the second waiter gets the lock", behind).await.unwrap();
     assert_eq!(locks.line("k").await.unwrap().len(), stage.others() + 1);
     next.release().await.unwrap();
 }
 
-/// Whoever waits has asked the store, which may be slow, and has nothing to do before the next sign of life is due: its caller may do
-/// something else meanwhile. Where nobody stands in line it has asked once.
+/// Waits until the waiter has asked the store, which may be slow, and has nothing to do before its
+/// next renewal. Its caller may do other work meanwhile. With an empty line one request is enough.
 async fn waits<F>(arena: &Arena, length: usize, waiting: &mut F)
 where
     F: Future<Output: Debug> + Unpin,
@@ -210,24 +210,24 @@ pub(crate) async fn a_waiter_outlives_its_own_ttl(arena: &Arena, kind: Kind) {
     }
     guard.release().await.unwrap();
     if arena.is_simulated() && arena.profile().await.fair {
-        let next = arena.soon("who waited first gets it", waiting).await.unwrap();
-        arena.not_now("who came later overtakes", &mut behind).await;
+        let next = arena.soon("the first waiter gets the lock", waiting).await.unwrap();
+        arena.not_now("the second waiter overtakes", &mut behind).await;
         next.release().await.unwrap();
     } else {
         drop(waiting);
     }
-    arena.soon("who waits behind gets it", behind).await.unwrap();
+    arena.soon("the second waiter gets the lock", behind).await.unwrap();
 }
 
 pub(crate) async fn a_release_says_whether_it_was_held(arena: &Arena, kind: Kind) {
     let stage = prepared!(kind, arena);
     let (locks, operator) = (arena.locks().await, arena.locks().await);
-    stage.of(&locks).lock().await.unwrap().release().await.expect("it was held");
+    stage.of(&locks).lock().await.unwrap().release().await.expect("the lock was held");
     let guard = stage.of(&locks).lock().await.unwrap();
     operator.force_unlock("k", guard.id()).await.unwrap();
-    let next = stage.of(&operator).try_lock().await.unwrap().expect("it is free");
+    let next = stage.of(&operator).try_lock().await.unwrap().expect("the lock is free");
     assert_eq!(lost(guard.release().await), Some(Loss::Broken));
-    next.release().await.expect("it is not touched by what others release");
+    next.release().await.expect("the releases of others do not end it");
 }
 
 pub(crate) async fn a_late_drop_does_not_free_the_next_holder(arena: &Arena, kind: Kind) {
@@ -235,7 +235,7 @@ pub(crate) async fn a_late_drop_does_not_free_the_next_holder(arena: &Arena, kin
     let (locks, operator) = (arena.locks().await, arena.locks().await);
     let guard = stage.of(&locks).lock().await.unwrap();
     operator.force_unlock("k", guard.id()).await.unwrap();
-    let next = stage.of(&operator).try_lock().await.unwrap().expect("it is free");
+    let next = stage.of(&operator).try_lock().await.unwrap().expect("the lock is free");
     drop(guard);
     arena.soon("what was dropped is given back", locks.flush()).await;
     assert!(stage.of(&locks).try_lock().await.unwrap().is_none());
@@ -247,34 +247,34 @@ pub(crate) async fn a_release_is_no_loss(arena: &Arena, kind: Kind) {
     let stage = prepared!(kind, arena);
     let guard = stage.of(&arena.locks().await).lock().await.unwrap();
     let held = guard.handle();
-    let mut told = Box::pin(held.lost());
-    arena.not_now("a loss is told", &mut told).await;
+    let mut lost = Box::pin(held.lost());
+    arena.not_now("a loss is reported", &mut lost).await;
     guard.release().await.unwrap();
-    arena.not_now("a release is told as a loss", &mut told).await;
+    arena.not_now("a release is reported as a loss", &mut lost).await;
     assert_eq!(refused(held.check()), Error::Invalid);
     let dropped = stage.of(&arena.locks().await).lock().await.unwrap();
     let held = dropped.handle();
     drop(dropped);
-    arena.not_now("a drop is told as a loss", &mut Box::pin(held.lost())).await;
+    arena.not_now("a drop is reported as a loss", &mut Box::pin(held.lost())).await;
     assert_eq!(refused(held.extend().await), Error::Invalid, "a view renews nothing that is over");
 }
 
-pub(crate) async fn a_loss_is_told_to_all_and_never_untold(arena: &Arena, kind: Kind) {
+pub(crate) async fn a_loss_is_reported_to_all_and_is_final(arena: &Arena, kind: Kind) {
     let stage = prepared!(kind, arena);
     let (locks, operator) = (arena.locks().await, arena.locks().await);
     let guard = stage.of(&locks).lock().await.unwrap();
     let held = guard.handle();
     operator.force_unlock("k", guard.id()).await.unwrap();
     let both = futures_util::future::join(guard.lost(), held.lost());
-    let losses = arena.soon("a loss is told", both).await;
+    let losses = arena.soon("a loss is reported", both).await;
     assert_eq!(losses, (Loss::Broken, Loss::Broken));
-    assert_eq!(arena.soon("who asks later is told too", held.lost()).await, Loss::Broken);
-    assert_eq!(lost(guard.extend().await), Some(Loss::Broken), "nothing brings it back");
+    assert_eq!(arena.soon("a later caller gets the loss too", held.lost()).await, Loss::Broken);
+    assert_eq!(lost(guard.extend().await), Some(Loss::Broken), "a renewal does not revive it");
     assert_eq!(lost(guard.set_note("x").await), Some(Loss::Broken));
     assert_eq!(lost(guard.run(async {}).await), Some(Loss::Broken));
     assert_eq!(lost(guard.release().await), Some(Loss::Broken));
     assert_eq!(lost(held.check()), Some(Loss::Broken));
-    assert_eq!(arena.soon("a loss stays told", held.lost()).await, Loss::Broken);
+    assert_eq!(arena.soon("the loss stays", held.lost()).await, Loss::Broken);
 }
 
 pub(crate) async fn it_is_renewed_for_as_long_as_it_is_held(arena: &Arena, kind: Kind) {
@@ -285,10 +285,10 @@ pub(crate) async fn it_is_renewed_for_as_long_as_it_is_held(arena: &Arena, kind:
         arena.pass(arena.ttl() / 2).await;
         let other = stage.of(&others).try_lock().await.unwrap();
         if let Err(error) = guard.check() {
-            assert!(!arena.is_simulated(), "it was not renewed: {error}");
+            assert!(!arena.is_simulated(), "the lock was not renewed: {error}");
             return arena.skip("this machine stood still for a whole ttl");
         }
-        assert!(other.is_none(), "there are two");
+        assert!(other.is_none(), "two hold at once");
     }
     assert!(guard.remaining().is_none_or(|left| left <= arena.ttl()));
     guard.release().await.unwrap();
@@ -306,10 +306,10 @@ pub(crate) async fn by_hand_it_ends_unless_it_is_extended(arena: &Arena, kind: K
         if guard.extend().await.is_err() && !arena.is_simulated() {
             return arena.skip("this machine stood still for a whole ttl");
         }
-        guard.check().expect("it was extended in time");
+        guard.check().expect("the renewal was in time");
     }
     assert!(stage.of(&others).try_lock().await.unwrap().is_none());
-    assert_eq!(arena.soon("it ends", guard.lost()).await, Loss::Expired);
+    assert_eq!(arena.soon("the lock expires", guard.lost()).await, Loss::Expired);
     assert_eq!(lost(guard.extend().await), Some(Loss::Expired));
     arena.soon("the next gets it", stage.of(&others).lock()).await.unwrap();
 }
@@ -321,9 +321,9 @@ pub(crate) async fn it_is_lost_when_it_was_held_for_long_enough(arena: &Arena, k
     let other = stage.of(&others);
     let mut waiting = Box::pin(other.lock());
     arena.not_now("it is held by two", &mut waiting).await;
-    assert_eq!(arena.soon("it is lost", guard.lost()).await, Loss::HeldTooLong);
+    assert_eq!(arena.soon("the lock is lost", guard.lost()).await, Loss::HeldTooLong);
     assert_eq!(lost(guard.release().await), Some(Loss::HeldTooLong));
-    arena.soon("who waits gets it", waiting).await.unwrap();
+    arena.soon("the waiter gets the lock", waiting).await.unwrap();
     assert_eq!(refused(stage.of(&locks).max_hold(Duration::ZERO).lock().await), Error::Invalid);
 }
 
@@ -343,7 +343,7 @@ pub(crate) async fn other_terms_make_no_other_lock(arena: &Arena, kind: Kind) {
     for mine in terms(stage.of(&locks)) {
         let guard = mine.lock().await.unwrap();
         for theirs in terms(stage.of(&others)) {
-            assert!(theirs.try_lock().await.unwrap().is_none(), "there are two");
+            assert!(theirs.try_lock().await.unwrap().is_none(), "two hold at once");
         }
         guard.release().await.unwrap();
     }

@@ -1,4 +1,4 @@
-//! Looking: a line shows who holds and who waits, and a view gives no right to anything.
+//! Inspection: a line shows the holders and the waiters, and a view gives no rights.
 
 use tenure_core::event::EventKind;
 use tenure_core::{
@@ -21,26 +21,26 @@ async fn line(locks: &Locks, length: usize, arena: &Arena) -> Vec<(Ticket, Place
     arena.soon("the line is so long", grown).await
 }
 
-pub(crate) async fn a_line_shows_who_holds(arena: &Arena) {
-    let (locks, onlooker) = (arena.locks().await, arena.locks().await);
-    let mine = locks.with_owner("somebody").unwrap();
-    let guard = mine.mutex("k").note("something").lock().await.unwrap();
-    let line = line(&onlooker, 1, arena).await;
+pub(crate) async fn a_line_shows_the_holder(arena: &Arena) {
+    let (locks, observer) = (arena.locks().await, arena.locks().await);
+    let mine = locks.with_owner("an owner").unwrap();
+    let guard = mine.mutex("k").note("a note").lock().await.unwrap();
+    let line = line(&observer, 1, arena).await;
     let (ticket, place) = &line[0];
-    assert_eq!((&*ticket.owner, &*ticket.note), ("somebody", "something"));
+    assert_eq!((&*ticket.owner, &*ticket.note), ("an owner", "a note"));
     assert_eq!((ticket.id, ticket.key.as_str()), (guard.id(), "k"));
     assert_eq!(place.state, TicketState::Holding);
     assert!(is_token_of(arena, place.number, guard.token()).await);
     assert_eq!((place.ahead, place.leaving), (0, false));
     assert_eq!(ticket.share, Share::WHOLE);
     guard.release().await.unwrap();
-    assert!(onlooker.line("k").await.unwrap().is_empty());
+    assert!(observer.line("k").await.unwrap().is_empty());
 }
 
-pub(crate) async fn a_line_shows_who_waits_and_for_what(arena: &Arena) {
+pub(crate) async fn a_line_shows_the_waiters_and_their_shares(arena: &Arena) {
     needs!(arena, arena.profile().await.fair, "waiters stand in no line here");
     needs!(arena, arena.keeps_permits().await, "it keeps no permits");
-    let (locks, onlooker) = (arena.locks().await, arena.locks().await);
+    let (locks, observer) = (arena.locks().await, arena.locks().await);
     let semaphore = |owner: &str| locks.with_owner(owner).unwrap().semaphore("k", 5).note(owner);
     let guard = semaphore("one").acquire_many(4).await.unwrap();
     let (two, three) = (semaphore("two"), semaphore("three"));
@@ -48,7 +48,7 @@ pub(crate) async fn a_line_shows_who_waits_and_for_what(arena: &Arena) {
     arena.stands_in_line("k", 2, &mut second).await;
     let mut third = Box::pin(three.acquire_many(1));
     arena.stands_in_line("k", 3, &mut third).await;
-    let line = line(&onlooker, 3, arena).await;
+    let line = line(&observer, 3, arena).await;
     let seen: Vec<_> = line
         .iter()
         .map(|(ticket, place)| (&*ticket.owner, ticket.share.take(), place.ahead, place.state))
@@ -92,11 +92,11 @@ pub(crate) async fn keys_are_listed_by_prefix_and_in_order(arena: &Arena) {
     assert_eq!(listed("").await, [""; 0]);
 }
 
-pub(crate) async fn an_onlooker_sees_what_lasts(arena: &Arena) {
-    let (locks, onlooker) = (arena.locks().await, arena.locks().await);
-    let mut of_key = onlooker.watch("jobs/a").await.unwrap();
-    let mut of_all = onlooker.watch_prefix("jobs/").await.unwrap();
-    let _elsewhere = locks.mutex("elsewhere").lock().await.unwrap();
+pub(crate) async fn an_observer_sees_lasting_changes(arena: &Arena) {
+    let (locks, observer) = (arena.locks().await, arena.locks().await);
+    let mut of_key = observer.watch("jobs/a").await.unwrap();
+    let mut of_all = observer.watch_prefix("jobs/").await.unwrap();
+    let _guard = locks.mutex("elsewhere").lock().await.unwrap();
     let guard = locks.mutex("jobs/a").lock().await.unwrap();
     for watch in [&mut of_key, &mut of_all] {
         for what in [EventKind::Joined, EventKind::Served] {

@@ -1,4 +1,4 @@
-//! A kind of exclusive lock: what is true of a mutex is true of the last permit, and of a writer.
+//! The kinds of exclusive lock: a mutex, the last permit of a semaphore, and a writer.
 
 use std::ops::Deref;
 use std::time::Duration;
@@ -7,19 +7,19 @@ use tenure_core::{Guard, LeaseHandle, Locks, Mutex, Result, RwLock, Semaphore, W
 
 use crate::Arena;
 
-/// How many permits the semaphore has of which one is left.
+/// The permits of the semaphore of which one is left.
 const PERMITS: u32 = 5;
 
-/// How to be alone.
+/// A kind of exclusive lock.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Mutex,
-    /// All permits but one are out, for the whole case.
+    /// All permits but one are taken during the whole case.
     LastPermit,
     Writer,
 }
 
-/// A store in which this kind of lock can be taken by one at a time.
+/// A store with one free lock of this kind.
 pub(crate) struct Exclusive {
     kind: Kind,
     beat: Duration,
@@ -28,7 +28,7 @@ pub(crate) struct Exclusive {
 }
 
 impl Exclusive {
-    /// `None`: the store does not keep such locks.
+    /// `None`: the store has no such locks.
     pub(crate) async fn prepare(kind: Kind, arena: &Arena) -> Option<Self> {
         let mut drained = None;
         if kind == Kind::LastPermit {
@@ -38,22 +38,23 @@ impl Exclusive {
             }
             let semaphore = arena.locks().await.semaphore("k", PERMITS).ttl(arena.long_ttl());
             let semaphore = semaphore.renew_every(arena.beat());
-            drained = Some(semaphore.acquire_many(PERMITS - 1).await.expect("they are free"));
+            drained =
+                Some(semaphore.acquire_many(PERMITS - 1).await.expect("the permits are free"));
         }
         Some(Self { kind, beat: arena.beat(), ttl: arena.ttl(), drained })
     }
 
-    /// How many tickets stand in the line when nobody has the lock.
+    /// The number of tickets in the line when the lock is free.
     pub(crate) fn others(&self) -> usize {
         usize::from(self.kind == Kind::LastPermit)
     }
 
-    /// What keeps all permits but one out of the others' hands, where there are permits: without it, several hold at once.
+    /// The lease of the other permits of a semaphore. Without it, several callers hold at once.
     pub(crate) fn drained(&self) -> Option<LeaseHandle> {
         self.drained.as_ref().map(Guard::handle)
     }
 
-    /// A lock that lives long, with a quick heartbeat.
+    /// A lock with a long ttl and a short renewal period.
     pub(crate) fn of(&self, locks: &Locks) -> Lock {
         let beat = self.beat;
         match self.kind {
@@ -63,7 +64,7 @@ impl Exclusive {
         }
     }
 
-    /// A lock that lives for one ttl, with a quick heartbeat.
+    /// A lock with one ttl and a short renewal period.
     pub(crate) fn brief(&self, locks: &Locks) -> Lock {
         self.of(locks).ttl(self.ttl)
     }
@@ -77,7 +78,7 @@ pub(crate) enum Lock {
     Writer(RwLock),
 }
 
-/// The same term for each kind.
+/// The same option for each kind.
 macro_rules! term {
     ($($term:ident($($arg:ident: $type:ty)?);)*) => {
         $(pub(crate) fn $term(self $(, $arg: $type)?) -> Self {
@@ -108,13 +109,13 @@ impl Lock {
         })
     }
 
-    /// Reads, where it is a reader-writer lock.
+    /// A read lock, for a reader-writer lock.
     pub(crate) async fn read(&self) -> Result<Grip> {
-        let Self::Writer(lock) = self else { panic!("only a reader-writer lock is read") };
+        let Self::Writer(lock) = self else { panic!("only a reader-writer lock has readers") };
         lock.read().await.map(Grip::Guard)
     }
 
-    /// So many permits, where it is a semaphore.
+    /// Several permits, for a semaphore.
     pub(crate) async fn acquire_many(&self, count: u32) -> Result<Grip> {
         let Self::Permit(lock) = self else { panic!("only a semaphore has permits") };
         lock.acquire_many(count).await.map(Grip::Guard)

@@ -1,7 +1,7 @@
 //! The model: random steps on the engine and on `Line`, which must agree after each.
 //!
-//! A run that fails is made shorter by leaving out steps, as long as it still fails, and printed with
-//! its seed.
+//! A failing run is shrunk by leaving out steps, as long as it still fails, and printed with its
+//! seed.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -15,17 +15,17 @@ use tenure_core::{
 use crate::Arena;
 use crate::sim::Chance;
 
-/// How many tickets come and go in one run.
+/// Tickets of one run.
 const OWNERS: usize = 8;
 const STEPS: usize = 60;
-/// So often a failing run is played again to make it shorter, if there is time.
+/// Maximum shrink iterations.
 const SHRINKS_MAX: usize = 200;
-/// So many lives may pass meanwhile.
+/// Time limit of shrinking, in ttls.
 const SHRINK_TTLS_MAX: u32 = 60;
-/// More than the life of a brief ticket, less than that of a long one in any run.
+/// Longer than the ttl of a brief ticket, shorter than that of a long one.
 const PASSED_TTLS: u32 = 2;
 
-/// One thing that happens, to one of the owners or to all.
+/// A step, of one owner or of all.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Join { owner: usize, take: u32, brief: bool, patience: WaitMode },
@@ -36,21 +36,21 @@ enum Step {
     Pass,
 }
 
-/// What can be asked of the engine.
+/// The features of the engine.
 #[derive(Clone, Copy)]
 struct Field {
     lives: Expiry,
-    /// Waiters stand in the line.
+    /// Waiters are in the line.
     waiters: bool,
     capacity: u32,
     passing: bool,
 }
 
-/// Why a run ended.
+/// The result of a run.
 enum Verdict {
     Agreed,
     Differed(String),
-    /// The machine stood still for so long that nobody can say what lives.
+    /// The machine stood still, so the expected tickets are unknown.
     Unclear,
 }
 
@@ -79,12 +79,12 @@ async fn agree(arena: &Arena, seed: u64, field: Field) {
     let (steps, difference) = shorten(arena, &client, field, steps, difference).await;
     let mut story = String::new();
     for step in steps {
-        let _infallible = writeln!(story, "  {step:?}");
+        let _ = writeln!(story, "  {step:?}");
     }
     panic!("the engine and the model differ (TENURE_MODEL_SEED={seed}):\n{story}{difference}");
 }
 
-/// Leaves out steps for as long as the rest still shows a difference.
+/// Leaves out steps as long as the rest still shows a difference.
 async fn shorten(
     arena: &Arena,
     client: &AnyEngine,
@@ -108,7 +108,7 @@ async fn shorten(
     (steps, difference)
 }
 
-/// Plays the steps on a fresh key of the engine and on a fresh line.
+/// Runs the steps on a new key of the engine and on a new line.
 async fn play(
     arena: &Arena,
     client: &AnyEngine,
@@ -120,12 +120,12 @@ async fn play(
     let mut both = Both::new(arena, client, field, name);
     for (at, step) in steps.iter().enumerate() {
         let before = both.calm;
-        let told = both.step(*step).await;
+        let answer = both.step(*step).await;
         let lingered = before.until(arena.now()) > arena.ttl() / 2;
         if field.passing && lingered && !matches!(step, Step::Pass) {
             return Verdict::Unclear;
         }
-        if let Err(difference) = told {
+        if let Err(difference) = answer {
             return Verdict::Differed(format!("after step {}: {difference}", at + 1));
         }
     }
@@ -133,11 +133,11 @@ async fn play(
 }
 
 impl Field {
-    /// So much of the capacity. All of one is a mutex, which every store keeps.
+    /// A share of the capacity. All of one is a mutex, which every store has.
     fn share(self, take: u32) -> Share {
         match self.capacity {
             1 => Share::WHOLE,
-            capacity => Share::new(take, capacity).expect("it fits"),
+            capacity => Share::new(take, capacity).expect("the share is valid"),
         }
     }
 
@@ -172,9 +172,9 @@ struct Both<'a> {
     field: Field,
     name: String,
     line: Line,
-    /// The model's clock, which goes only where time is let pass.
+    /// The model's clock, which advances only when a step lets time pass.
     now: u64,
-    /// Since when no time was let pass.
+    /// The last time at which a step let time pass.
     calm: Time,
     tickets: [Option<Ticket>; OWNERS],
     notes: u32,
@@ -198,8 +198,9 @@ impl<'a> Both<'a> {
                 self.join(&ticket, patience).await?;
             }
             Step::JoinAgain { owner } => {
-                // Who is not in the line would not join again, but anew. Nor would who was told to
-                // leave, of whom a store that is made of several remembers nothing.
+                // A ticket that is not in the line would join anew rather than again. So would one
+                // that was asked to leave, which a store that consists of several does not
+                // remember.
                 if let Some(ticket) = self.tickets[owner].clone()
                     && let Some(place) = self.line.find_place(ticket.id, self.now)
                     && (self.field.waiters || !place.leaving)
@@ -235,26 +236,26 @@ impl<'a> Both<'a> {
     }
 
     async fn join(&mut self, ticket: &Ticket, patience: WaitMode) -> Result<(), String> {
-        let told = self.client.join(ticket, patience).await.expect("it may join");
+        let answer = self.client.join(ticket, patience).await.expect("the join succeeds");
         let model = self.line.join(ticket, (), patience, self.field.lives, self.now, &mut |_| {});
-        same("a join", &told.map(shape), &model.expect("it may join").map(shape))
+        same("a join", &answer.map(shape), &model.expect("the join succeeds").map(shape))
     }
 
     async fn renew(&mut self, owner: usize) -> Result<(), String> {
         let Some(ticket) = &self.tickets[owner] else { return Ok(()) };
-        let told = self.client.renew(ticket).await.expect("it may be renewed");
+        let answer = self.client.renew(ticket).await.expect("the renewal succeeds");
         let model = self.line.renew(ticket, self.now, &mut |_| {});
-        same("a renewal", &told.map(shape), &model.map(shape))
+        same("a renewal", &answer.map(shape), &model.map(shape))
     }
 
     async fn leave(&mut self, owner: usize, how: LeaveMode) -> Result<(), String> {
         let Some(ticket) = &self.tickets[owner] else { return Ok(()) };
-        let told = match self.client.leave(ticket, how).await.expect("it may leave") {
+        let answer = match self.client.leave(ticket, how).await.expect("the leave succeeds") {
             LeaveOutcome::Unsure => LeaveOutcome::Absent,
             left => left,
         };
         let model = self.line.leave(ticket.id, how, self.now, &mut |_| {});
-        same("a leave", &told, &model)
+        same("a leave", &answer, &model)
     }
 
     async fn pass(&mut self) {
@@ -266,7 +267,7 @@ impl<'a> Both<'a> {
     }
 
     async fn compare(&mut self) -> Result<(), String> {
-        let key = tenure_core::Key::new(&self.name).expect("it is a name");
+        let key = tenure_core::Key::new(&self.name).expect("the key is valid");
         let seen = self.client.line(&key).await.expect("the line can be seen");
         if !seen.is_sorted_by(|(_, before), (_, after)| before.number < after.number) {
             return Err(format!("numbers do not grow along the line: {seen:?}"));
@@ -281,7 +282,7 @@ impl<'a> Both<'a> {
     }
 }
 
-/// What of a place does not depend on clocks.
+/// The parts of a place that do not depend on clocks.
 fn shape(place: Place) -> (TicketState, u64, bool) {
     (place.state, place.ahead, place.leaving)
 }

@@ -1,11 +1,11 @@
-//! The seventh promise: every name is its own lock, and comes back as it was given.
+//! The seventh promise: every name is its own lock, and is returned unchanged.
 
 use tenure_core::{Engine as _, ErrorKind, KEY_BYTES_MAX, LeaveOutcome, Note, Owner};
 
 use super::acts::{Acts as _, MUTEX, key, needs, refused};
 use crate::Arena;
 
-/// Names that somebody, somewhere, once took for the same, or for something else.
+/// Names that some software once took for the same, or for something else.
 fn names() -> Vec<String> {
     let mut names: Vec<String> = [
         "a",
@@ -147,13 +147,13 @@ pub(crate) async fn a_prefix_is_taken_literally(arena: &Arena) {
     }
 }
 
-pub(crate) async fn a_name_is_listed_as_long_as_somebody_is_there(arena: &Arena) {
+pub(crate) async fn a_name_is_listed_as_long_as_it_has_a_ticket(arena: &Arena) {
     let client = arena.client().await;
     let (holder, waiter) = (arena.ticket("k", MUTEX), arena.ticket("k", MUTEX));
     assert_eq!(client.names("").await, [""; 0]);
     client.holds(&holder).await;
     client.waits(&waiter).await;
-    assert_eq!(client.names("").await, ["k"], "once, whoever is there");
+    assert_eq!(client.names("").await, ["k"], "once, with any number of tickets");
     client.leaves(&waiter).await;
     client.leaves(&holder).await;
     assert_eq!(client.names("").await, [""; 0]);
@@ -163,12 +163,12 @@ pub(crate) async fn a_sequence_of_every_name_is_its_own(arena: &Arena) {
     needs!(arena, arena.counts().await, "it keeps no counters");
     let client = arena.client().await;
     for (by, name) in (1..).zip(names()) {
-        let tally = client.add(&key(&name), by, None).await.expect("it counts");
-        assert_eq!(tally.value, by, "{name:?} has a count of its own");
+        let counter = client.add(&key(&name), by, None).await.expect("the counter works");
+        assert_eq!(counter.value, by, "{name:?} has its own counter");
     }
     for (by, name) in (1..).zip(names()) {
-        let tally = client.add(&key(&name), 0, None).await.expect("it counts");
-        assert_eq!(tally.value, by, "{name:?} has kept it");
+        let counter = client.add(&key(&name), 0, None).await.expect("the counter works");
+        assert_eq!(counter.value, by, "{name:?} kept its count");
     }
 }
 
@@ -182,7 +182,7 @@ pub(crate) async fn a_name_that_cannot_be_is_refused(arena: &Arena) {
         assert_eq!(refused(locks.line(&name).await), ErrorKind::Invalid);
         assert_eq!(refused(locks.sequence(&name).next().await), ErrorKind::Invalid);
     }
-    assert!(locks.keys("").await.unwrap().is_empty(), "nothing was locked on the way");
+    assert!(locks.keys("").await.unwrap().is_empty(), "no key was locked meanwhile");
 }
 
 pub(crate) async fn owners_and_notes_come_back_as_they_were_given(arena: &Arena) {

@@ -1,4 +1,4 @@
-//! The second promise: a number is above every number that its key ever had.
+//! The second promise: a token is above every earlier token of its key.
 
 use std::sync::{Arc, Mutex};
 
@@ -8,7 +8,7 @@ use tenure_core::{BoxFuture, Engine as _, NUMBER_MAX, Ticket, TokenDurability, W
 use super::acts::{Acts as _, MUTEX, needs};
 use crate::Arena;
 
-/// The number of somebody who comes and goes.
+/// The token of a ticket that joins and leaves.
 async fn next(arena: &Arena, client: &AnyEngine) -> u64 {
     let ticket = arena.ticket("k", MUTEX);
     let place = client.holds(&ticket).await;
@@ -70,7 +70,7 @@ pub(crate) async fn numbers_grow_after_a_break(arena: &Arena) {
     let client = arena.client().await;
     let broken = arena.ticket("k", MUTEX);
     let first = client.holds(&broken).await.number;
-    client.is_told(&broken).await;
+    client.is_asked_to_leave(&broken).await;
     client.leaves(&broken).await;
     let second = next(arena, &client).await;
     assert!(second > first);
@@ -100,7 +100,7 @@ pub(crate) async fn numbers_grow_along_the_line(arena: &Arena) {
     assert!(line.is_sorted_by(|(_, before), (_, after)| before.number < after.number));
 }
 
-pub(crate) async fn no_number_is_given_twice_to_those_who_come_at_once(arena: &Arena) {
+pub(crate) async fn parallel_joins_get_distinct_numbers(arena: &Arena) {
     needs!(arena, keeps_numbers(arena).await, "there are no numbers to rely on");
     let given = Arc::new(Mutex::new(Vec::new()));
     let mut tasks: Vec<BoxFuture<()>> = Vec::new();
@@ -118,7 +118,7 @@ pub(crate) async fn no_number_is_given_twice_to_those_who_come_at_once(arena: &A
     }
     arena.together(tasks).await;
     let given = given.lock().unwrap().clone();
-    assert!(!given.is_empty() || !arena.profile().await.fair, "somebody was served");
+    assert!(!given.is_empty() || !arena.profile().await.fair, "one was served");
     assert!(given.is_sorted_by(|before, after| before < after), "{given:?} do not grow");
 }
 
@@ -163,7 +163,7 @@ pub(crate) async fn numbers_grow_above_the_floor_of_a_renewal(arena: &Arena) {
     let number = client.holds(&ticket).await.number;
     let floor = number + 5_000_000_000;
     let raised = client.stands(&Ticket { floor, ..ticket.clone() }).await.unwrap();
-    assert_eq!(raised.number, number, "its own number stays");
+    assert_eq!(raised.number, number, "the token is unchanged");
     client.leaves(&ticket).await;
     assert!(next(arena, &client).await > floor);
 }
@@ -182,7 +182,7 @@ pub(crate) async fn numbers_grow_when_the_store_comes_back_with_older_data(arena
         for _ in 0..20 {
             last = next(arena, &one).await;
         }
-        // An end and a beginning take their time.
+        // The end and the start of a session take time.
         arena.pass(arena.beat()).await;
         (past.come_back)().await;
         for client in [&one, &two] {

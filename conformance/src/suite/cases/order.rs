@@ -17,12 +17,12 @@ pub(crate) async fn a_ticket_joins_at_the_back(arena: &Arena) {
     assert_eq!(client.ids("k").await, tickets.map(|ticket| ticket.id));
 }
 
-/// How much so many mutexes take.
+/// The share that this number of mutexes takes.
 fn behind(tickets: u64) -> u64 {
     tickets * u64::from(MUTEX.take())
 }
 
-pub(crate) async fn whoever_came_first_is_served_first(arena: &Arena) {
+pub(crate) async fn the_first_to_join_is_served_first(arena: &Arena) {
     needs!(arena, arena.profile().await.fair, "waiters stand in no order here");
     let clients = [arena.client().await, arena.client().await, arena.client().await];
     let tickets = [(); 9].map(|()| arena.ticket("k", MUTEX));
@@ -31,14 +31,14 @@ pub(crate) async fn whoever_came_first_is_served_first(arena: &Arena) {
     }
     for (at, ticket) in tickets.iter().enumerate() {
         for (behind, other) in tickets.iter().enumerate().skip(at) {
-            let place = clients[behind % 3].stands(other).await.expect("it is in the line");
+            let place = clients[behind % 3].stands(other).await.expect("the ticket is in the line");
             assert_eq!(place.state == TicketState::Holding, behind == at, "only the first holds");
         }
         clients[at % 3].leaves(ticket).await;
     }
 }
 
-pub(crate) async fn only_one_of_all_who_come_at_once_is_served(arena: &Arena) {
+pub(crate) async fn of_parallel_joins_only_one_is_served(arena: &Arena) {
     let joined = Arc::new(Mutex::new(Vec::new()));
     let (mut tasks, mut clients): (Vec<BoxFuture<()>>, Vec<_>) = (Vec::new(), Vec::new());
     for _ in 0..12 {
@@ -56,7 +56,7 @@ pub(crate) async fn only_one_of_all_who_come_at_once_is_served(arena: &Arena) {
     arena.together(tasks).await;
     let holding = |place: &tenure_core::Place| place.state == TicketState::Holding;
     let joined = joined.lock().unwrap().clone();
-    assert_eq!(joined.len(), 48, "whoever would wait is in the line");
+    assert_eq!(joined.len(), 48, "every ticket is in the line");
     let served = joined.iter().filter(|(_, place)| holding(place)).count();
     if !arena.profile().await.fair {
         assert!(served <= 1, "{served} hold together");
@@ -64,15 +64,19 @@ pub(crate) async fn only_one_of_all_who_come_at_once_is_served(arena: &Arena) {
     }
     assert_eq!(served, 1);
     let line = clients[0].sees("k").await;
-    assert_eq!(line.len(), 48, "everyone stands in the line once");
+    assert_eq!(line.len(), 48, "each ticket is in the line once");
     for (at, (ticket, place)) in line.iter().enumerate() {
         assert_eq!(place.ahead, behind(at as u64));
-        let (_, then) = joined.iter().find(|(id, _)| *id == ticket.id).expect("it joined");
-        assert_eq!((then.number, then.ahead), (place.number, place.ahead), "it never moved");
+        let (_, then) = joined.iter().find(|(id, _)| *id == ticket.id).expect("the ticket joined");
+        assert_eq!(
+            (then.number, then.ahead),
+            (place.number, place.ahead),
+            "the place is unchanged"
+        );
     }
 }
 
-pub(crate) async fn whoever_leaves_from_the_middle_leaves_the_others_in_order(arena: &Arena) {
+pub(crate) async fn a_leave_from_the_middle_keeps_the_order(arena: &Arena) {
     needs!(arena, arena.profile().await.fair, "waiters stand in no order here");
     let client = arena.client().await;
     let [a, b, c, d] = [(); 4].map(|()| arena.ticket("k", MUTEX));
@@ -88,7 +92,7 @@ pub(crate) async fn whoever_leaves_from_the_middle_leaves_the_others_in_order(ar
     assert_eq!((place.state, place.ahead), (TicketState::Waiting, behind(1)));
 }
 
-pub(crate) async fn who_leaves_frees_the_line_for_whoever_waits(arena: &Arena) {
+pub(crate) async fn a_leave_serves_the_waiter_behind(arena: &Arena) {
     let (one, two) = (arena.client().await, arena.client().await);
     let (holder, waiter) = (arena.ticket("k", MUTEX), arena.ticket("k", MUTEX));
     one.holds(&holder).await;

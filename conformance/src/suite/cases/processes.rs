@@ -1,4 +1,4 @@
-//! Other processes: they are killed and stopped while they hold and while they wait.
+//! Other processes, which are killed and stopped while they hold and while they wait.
 
 use tenure_core::layers::AnyEngine;
 use tenure_core::{Liveness, Locks, Ticket, TicketState, TokenDurability};
@@ -10,12 +10,12 @@ use crate::suite::helper::Helper;
 const ALONE: &str = "no other process can reach this store";
 const STOOD_STILL: &str = "this machine stood still for a whole ttl";
 
-/// Says to a helper that it is to take the lock.
+/// Makes a helper take the lock.
 fn lock(arena: &Arena, helper: &mut Helper) {
     helper.tell(&format!("lock k {}", arena.ttl().as_millis()));
 }
 
-/// Waits until so many stand in line.
+/// Waits until the line has this length.
 async fn grown(arena: &Arena, locks: &Locks, length: usize) {
     let grown = async {
         while locks.line("k").await.expect("the line can be seen").len() != length {
@@ -25,19 +25,19 @@ async fn grown(arena: &Arena, locks: &Locks, length: usize) {
     arena.soon("the line is so long", grown).await;
 }
 
-/// Stands in line behind the helper. `false`: this machine was too busy to renew the helper's lock,
-/// and the helper knows it.
+/// Joins behind the helper. Returns `false` if this machine was too busy to renew the helper's
+/// lock, and the helper knows it.
 async fn is_behind(arena: &Arena, helper: &mut Helper, client: &AnyEngine, next: &Ticket) -> bool {
     if client.joins(next).await.state == TicketState::Waiting {
         return true;
     }
     helper.tell("check");
-    assert_eq!(helper.hear(), "lost", "there are two");
+    assert_eq!(helper.hear(), "lost", "two hold at once");
     arena.skip(STOOD_STILL);
     false
 }
 
-pub(crate) async fn a_holder_who_is_killed_frees_the_lock(arena: &Arena) {
+pub(crate) async fn a_holder_that_is_killed_frees_the_lock(arena: &Arena) {
     needs!(arena, arena.is_shared(), ALONE);
     let mut helper = arena.helper();
     lock(arena, &mut helper);
@@ -52,7 +52,7 @@ pub(crate) async fn a_holder_who_is_killed_frees_the_lock(arena: &Arena) {
     assert_eq!(client.ids("k").await, [next.id]);
 }
 
-pub(crate) async fn a_waiter_who_is_killed_does_not_block_the_line(arena: &Arena) {
+pub(crate) async fn a_waiter_that_is_killed_does_not_block_the_line(arena: &Arena) {
     needs!(arena, arena.is_shared(), ALONE);
     needs!(arena, arena.profile().await.fair, "waiters stand in no line here");
     let locks = arena.locks().await;
@@ -67,9 +67,7 @@ pub(crate) async fn a_waiter_who_is_killed_does_not_block_the_line(arena: &Arena
     client.is_served(arena, &next).await;
 }
 
-pub(crate) async fn a_holder_who_is_stopped_is_lost_where_lives_end_and_holds_on_where_they_do_not(
-    arena: &Arena,
-) {
+pub(crate) async fn a_holder_that_is_stopped_loses_the_lock_only_if_tickets_expire(arena: &Arena) {
     needs!(arena, arena.is_shared() && cfg!(unix), ALONE);
     let mut helper = arena.helper();
     lock(arena, &mut helper);
@@ -80,10 +78,10 @@ pub(crate) async fn a_holder_who_is_stopped_is_lost_where_lives_end_and_holds_on
     }
     helper.stop();
     let frees = arena.profile().await.survives.holder_pause;
-    assert_eq!(frees, arena.profile().await.liveness != Liveness::Kernel, "only a ttl can end");
+    assert_eq!(frees, arena.profile().await.liveness != Liveness::Kernel, "only a ttl can expire");
     if !frees {
         arena.pass(arena.ttl() * 3).await;
-        assert_eq!(client.tries(&arena.ticket("k", MUTEX)).await, None, "it lives");
+        assert_eq!(client.tries(&arena.ticket("k", MUTEX)).await, None, "the holder lives");
         helper.tell("check");
         helper.go_on();
         assert_eq!(helper.hear(), "held");
@@ -97,12 +95,12 @@ pub(crate) async fn a_holder_who_is_stopped_is_lost_where_lives_end_and_holds_on
     helper.tell("check");
     helper.tell("release");
     helper.go_on();
-    assert_eq!(helper.hear(), "lost", "the first thing it learns is that it holds no more");
+    assert_eq!(helper.hear(), "lost", "the helper first learns of its loss");
     assert_eq!(helper.hear(), "lost");
-    assert!(client.stands(&next).await.is_some(), "its release touches nobody");
+    assert!(client.stands(&next).await.is_some(), "its release changes nothing");
 }
 
-pub(crate) async fn a_waiter_who_is_stopped_does_not_lose_its_lock_to_nobody(arena: &Arena) {
+pub(crate) async fn a_waiter_that_is_stopped_blocks_no_free_lock(arena: &Arena) {
     needs!(arena, arena.is_shared() && cfg!(unix), ALONE);
     let locks = arena.locks().await;
     let guard = locks.mutex("k").renew_every(arena.beat()).lock().await.unwrap();
@@ -120,7 +118,7 @@ pub(crate) async fn a_waiter_who_is_stopped_does_not_lose_its_lock_to_nobody(are
     if !is_held && goes_on.until(arena.now()) >= arena.ttl() / 2 {
         return arena.skip(STOOD_STILL);
     }
-    assert!(is_held, "it gets it, now or again");
+    assert!(is_held, "the waiter gets the lock");
 }
 
 pub(crate) async fn processes_keep_each_other_out(arena: &Arena) {
@@ -137,5 +135,5 @@ pub(crate) async fn processes_keep_each_other_out(arena: &Arena) {
     }
     let counted = std::fs::read_to_string(&file).expect("the number can be read");
     std::fs::remove_file(&file).expect("the file can be removed");
-    assert_eq!(counted, "100", "nobody wrote over another");
+    assert_eq!(counted, "100", "no update was lost");
 }

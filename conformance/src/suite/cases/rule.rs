@@ -1,4 +1,4 @@
-//! The third promise: who is served is what the one rule says, and nothing else.
+//! The third promise: one rule decides which tickets are served.
 
 use tenure_core::layers::AnyEngine;
 use tenure_core::{Engine as _, ErrorKind, LeaveOutcome, Ticket, TicketState, WaitMode, served};
@@ -7,11 +7,11 @@ use super::acts::{Acts as _, MUTEX, needs, refused, share};
 use crate::Arena;
 use crate::sim::Chance;
 
-/// The whole line is as the rule says.
+/// Checks the whole line against the rule.
 async fn obeys(client: &AnyEngine, name: &str) {
     let mut ahead = 0;
     for (ticket, place) in client.sees(name).await {
-        assert_eq!(place.ahead, ahead, "what the tickets ahead take");
+        assert_eq!(place.ahead, ahead, "the sum of the shares ahead");
         let holding = place.state == TicketState::Holding;
         assert_eq!(holding, served(ahead, ticket.share), "{:?} behind {ahead}", ticket.share);
         ahead += u64::from(ticket.share.take());
@@ -35,7 +35,7 @@ pub(crate) async fn the_front_is_served_as_long_as_it_fits(arena: &Arena) {
         }
         obeys(&client, "k").await;
         for ticket in &line {
-            let place = client.stands(ticket).await.expect("it is in the line");
+            let place = client.stands(ticket).await.expect("the ticket is in the line");
             assert_eq!(place.state == TicketState::Holding, served(place.ahead, ticket.share));
         }
     }
@@ -56,7 +56,7 @@ pub(crate) async fn exactly_the_capacity_is_served(arena: &Arena) {
     assert!(client.tries(&arena.ticket("k", share(1, 5))).await.is_some(), "one does");
 }
 
-pub(crate) async fn who_would_not_wait_leaves_no_trace(arena: &Arena) {
+pub(crate) async fn a_join_that_may_not_wait_leaves_no_trace(arena: &Arena) {
     let (one, two) = (arena.client().await, arena.client().await);
     let holder = arena.ticket("k", MUTEX);
     one.holds(&holder).await;
@@ -66,19 +66,19 @@ pub(crate) async fn who_would_not_wait_leaves_no_trace(arena: &Arena) {
     assert_eq!(two.stands(&hasty).await, None);
     assert_eq!(two.leaves(&hasty).await, LeaveOutcome::Absent);
     one.leaves(&holder).await;
-    assert_eq!(one.ids("k").await, [], "it was not served behind its owner's back");
+    assert_eq!(one.ids("k").await, [], "the ticket was not served later");
     assert_eq!(one.names("").await, [""; 0]);
 }
 
-pub(crate) async fn who_would_not_wait_does_not_overtake(arena: &Arena) {
+pub(crate) async fn a_join_that_may_not_wait_does_not_overtake(arena: &Arena) {
     needs!(arena, arena.keeps_permits().await, "it keeps no such capacities");
     let client = arena.client().await;
     let (holder, large) = (arena.ticket("k", share(2, 3)), arena.ticket("k", share(3, 3)));
     client.holds(&holder).await;
     client.waits(&large).await;
-    assert_eq!(client.tries(&arena.ticket("k", share(1, 3))).await, None, "somebody waits");
+    assert_eq!(client.tries(&arena.ticket("k", share(1, 3))).await, None, "another ticket waits");
     client.leaves(&large).await;
-    assert!(client.tries(&arena.ticket("k", share(1, 3))).await.is_some(), "nobody waits now");
+    assert!(client.tries(&arena.ticket("k", share(1, 3))).await.is_some(), "no ticket waits now");
 }
 
 pub(crate) async fn another_capacity_is_refused_and_changes_nothing(arena: &Arena) {
@@ -140,7 +140,7 @@ pub(crate) async fn a_renewal_never_grows_a_share(arena: &Arena) {
     obeys(&client, "k").await;
 }
 
-pub(crate) async fn a_writer_who_becomes_a_reader_lets_readers_in(arena: &Arena) {
+pub(crate) async fn a_writer_that_becomes_a_reader_admits_readers(arena: &Arena) {
     let max = tenure_core::SHARE_OF_MAX;
     let client = arena.client().await;
     let (writer, reader) = (arena.ticket("k", share(max, max)), arena.ticket("k", share(1, max)));
@@ -149,5 +149,5 @@ pub(crate) async fn a_writer_who_becomes_a_reader_lets_readers_in(arena: &Arena)
     let smaller = Ticket { share: share(1, max), ..writer };
     assert!(client.stands(&smaller).await.is_some());
     client.is_served(arena, &reader).await;
-    assert!(client.stands(&smaller).await.is_some(), "it reads on itself");
+    assert!(client.stands(&smaller).await.is_some(), "the reader itself still holds");
 }

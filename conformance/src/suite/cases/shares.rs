@@ -1,4 +1,4 @@
-//! Sharing: readers together or one writer, and never more permits out than there are.
+//! Sharing: readers together or one writer, and never more permits than there are.
 
 use std::time::Duration;
 
@@ -29,21 +29,21 @@ pub(crate) async fn readers_read_together_and_keep_writers_out(arena: &Arena) {
     ]
     .into();
     for reader in readers {
-        assert!(two.try_write().await.unwrap().is_none(), "somebody reads");
+        assert!(two.try_write().await.unwrap().is_none(), "there is a reader");
         reader.release().await.unwrap();
     }
-    assert!(two.try_write().await.unwrap().is_some(), "nobody reads");
+    assert!(two.try_write().await.unwrap().is_some(), "there is no reader");
 }
 
-pub(crate) async fn a_writer_keeps_everybody_out(arena: &Arena) {
+pub(crate) async fn a_writer_excludes_all_others(arena: &Arena) {
     let (one, two) = (rwlock(arena).await, rwlock(arena).await);
     let writer = one.write().await.unwrap();
     assert!(two.try_read().await.unwrap().is_none());
-    assert!(one.try_read().await.unwrap().is_none(), "it does not read what it writes");
+    assert!(one.try_read().await.unwrap().is_none(), "a writer admits no reader");
     assert!(two.try_write().await.unwrap().is_none());
     assert!(two.try_write_for(arena.beat()).await.unwrap().is_none());
     let mut reading = Box::pin(two.read());
-    arena.not_now("somebody reads while another writes", &mut reading).await;
+    arena.not_now("a reader holds beside a writer", &mut reading).await;
     writer.release().await.unwrap();
     drop(arena.soon("the reader reads", reading).await.unwrap());
 }
@@ -59,12 +59,12 @@ pub(crate) async fn a_writer_is_not_starved_by_readers(arena: &Arena) {
     arena.stands_in_line("k", 3, &mut reading).await;
     first.release().await.unwrap();
     let writer = arena.soon("the writer writes", writing).await.unwrap();
-    arena.not_now("somebody reads while another writes", &mut reading).await;
+    arena.not_now("a reader holds beside a writer", &mut reading).await;
     writer.release().await.unwrap();
     drop(arena.soon("the reader reads", reading).await.unwrap());
 }
 
-pub(crate) async fn a_writer_who_gives_up_lets_the_readers_behind_it_in(arena: &Arena) {
+pub(crate) async fn a_writer_that_gives_up_admits_the_readers_behind_it(arena: &Arena) {
     let (one, two) = (rwlock(arena).await, rwlock(arena).await);
     let first = one.read().await.unwrap();
     let mut writing = Box::pin(two.write());
@@ -73,7 +73,7 @@ pub(crate) async fn a_writer_who_gives_up_lets_the_readers_behind_it_in(arena: &
         arena.stands_in_line("k", 2, &mut writing).await;
         arena.stands_in_line("k", 3, &mut reading).await;
     } else {
-        arena.not_now("somebody writes while another reads", &mut writing).await;
+        arena.not_now("a writer holds beside a reader", &mut writing).await;
     }
     drop(writing);
     let second = arena.soon("the reader reads", reading).await.unwrap();
@@ -86,9 +86,9 @@ pub(crate) async fn a_downgrade_keeps_writers_out_and_lets_readers_in(arena: &Ar
     let writer = one.write().await.unwrap();
     let token = writer.token();
     let mut reading = Box::pin(two.read());
-    arena.not_now("somebody reads while another writes", &mut reading).await;
+    arena.not_now("a reader holds beside a writer", &mut reading).await;
     let reader = writer.downgrade().await.unwrap();
-    assert_eq!(reader.token(), token, "it never let go");
+    assert_eq!(reader.token(), token, "the lock was held all the time");
     let other = arena.soon("readers come in", reading).await.unwrap();
     assert!(two.try_write().await.unwrap().is_none(), "two are reading");
     other.release().await.unwrap();
@@ -121,11 +121,11 @@ pub(crate) async fn a_mutex_is_the_writer_of_its_key(arena: &Arena) {
     let locks = arena.locks().await;
     let (mutex, rwlock) = (locks.mutex("k"), locks.rwlock("k"));
     let reader = rwlock.read().await.unwrap();
-    assert!(mutex.try_lock().await.unwrap().is_none(), "somebody reads");
+    assert!(mutex.try_lock().await.unwrap().is_none(), "there is a reader");
     let mut waiting = Box::pin(mutex.lock());
     arena.not_now("a reader keeps a mutex out", &mut waiting).await;
     reader.release().await.unwrap();
-    let guard = arena.soon("nobody reads any more", waiting).await.unwrap();
+    let guard = arena.soon("the last reader releases", waiting).await.unwrap();
     assert!(rwlock.try_read().await.unwrap().is_none(), "a mutex keeps readers out");
     assert!(rwlock.try_write().await.unwrap().is_none(), "and writers");
     guard.release().await.unwrap();
@@ -143,7 +143,7 @@ pub(crate) async fn a_mutex_and_a_semaphore_of_one_name_are_refused(arena: &Aren
     assert_eq!(refused(mutex.try_lock().await), ErrorKind::Invalid);
     permit.check().unwrap();
     permit.release().await.unwrap();
-    let guard = mutex.try_lock().await.unwrap().expect("nobody is there");
+    let guard = mutex.try_lock().await.unwrap().expect("the line is empty");
     assert_eq!(refused(semaphore.acquire().await), ErrorKind::Invalid);
     guard.release().await.unwrap();
     arena.soon("nothing is left behind", locks.flush()).await;
@@ -160,7 +160,7 @@ pub(crate) async fn another_number_of_permits_is_refused(arena: &Arena) {
         assert_eq!(refused(other.try_acquire_for(arena.ttl()).await), ErrorKind::Invalid);
     }
     guard.release().await.unwrap();
-    drop(semaphore(arena, 4).await.try_acquire().await.unwrap().expect("nobody is there"));
+    drop(semaphore(arena, 4).await.try_acquire().await.unwrap().expect("the line is empty"));
 }
 
 pub(crate) async fn never_more_permits_are_out_than_there_are(arena: &Arena) {
@@ -196,14 +196,14 @@ pub(crate) async fn permits_are_taken_all_or_none(arena: &Arena) {
     all.release().await.unwrap();
 }
 
-pub(crate) async fn who_asks_for_many_is_not_overtaken(arena: &Arena) {
+pub(crate) async fn a_request_for_many_permits_is_not_overtaken(arena: &Arena) {
     needs!(arena, arena.keeps_permits().await, NO_PERMITS);
     needs!(arena, arena.profile().await.fair, "waiters stand in no order here");
     let (one, two) = (semaphore(arena, 3).await, semaphore(arena, 3).await);
     let first = one.acquire_many(2).await.unwrap();
     let mut many = Box::pin(two.acquire_many(3));
     arena.stands_in_line("k", 2, &mut many).await;
-    assert!(one.try_acquire().await.unwrap().is_none(), "somebody waits for it");
+    assert!(one.try_acquire().await.unwrap().is_none(), "another caller waits for it");
     let mut few = Box::pin(one.acquire());
     arena.stands_in_line("k", 3, &mut few).await;
     first.release().await.unwrap();
@@ -226,7 +226,7 @@ pub(crate) async fn the_permits_of_the_dead_come_back(arena: &Arena) {
     all.release().await.unwrap();
 }
 
-pub(crate) async fn releasing_what_was_lost_adds_no_permit(arena: &Arena) {
+pub(crate) async fn the_release_of_a_lost_permit_adds_none(arena: &Arena) {
     needs!(arena, arena.keeps_permits().await, NO_PERMITS);
     let (locks, operator) = (arena.locks().await, arena.locks().await);
     let guard = locks.semaphore("k", 2).acquire().await.unwrap();

@@ -1,4 +1,4 @@
-//! The fourth promise: twice is once, and a renewal never brings back what is gone.
+//! The fourth promise: a repeated request counts once, and a renewal never revives a ticket.
 
 use tenure_core::{Engine as _, ErrorKind, LeaveOutcome, Owner, Ticket, TicketState, WaitMode};
 
@@ -22,14 +22,14 @@ pub(crate) async fn joining_twice_is_joining_once(arena: &Arena) {
     assert_eq!(one.ids("k").await, [], "no second of them is left");
 }
 
-pub(crate) async fn who_tries_twice_holds_once(arena: &Arena) {
+pub(crate) async fn two_attempts_of_a_ticket_hold_once(arena: &Arena) {
     let client = arena.client().await;
     let ticket = arena.ticket("k", MUTEX);
-    let first = client.tries(&ticket).await.expect("it is free");
-    let again = client.tries(&ticket).await.expect("it is one's own");
+    let first = client.tries(&ticket).await.expect("the lock is free");
+    let again = client.tries(&ticket).await.expect("the ticket holds already");
     assert_eq!(first.number, again.number);
     client.leaves(&ticket).await;
-    assert!(client.tries(&arena.ticket("k", MUTEX)).await.is_some(), "it is free again");
+    assert!(client.tries(&arena.ticket("k", MUTEX)).await.is_some(), "the lock is free again");
 }
 
 pub(crate) async fn leaving_twice_is_leaving_once(arena: &Arena) {
@@ -53,7 +53,7 @@ pub(crate) async fn a_late_release_does_not_free_the_next_holder(arena: &Arena) 
     next.leaves(&old).await;
     next.holds(&new).await;
     assert_eq!(late.leaves(&old).await, LeaveOutcome::Absent);
-    assert_eq!(late.is_told(&old).await, LeaveOutcome::Absent);
+    assert_eq!(late.is_asked_to_leave(&old).await, LeaveOutcome::Absent);
     let place = next.stands(&new).await.expect("the next holder still holds");
     assert!(!place.leaving);
     assert_eq!(late.tries(&arena.ticket("k", MUTEX)).await, None);
@@ -64,12 +64,12 @@ pub(crate) async fn a_stranger_is_nowhere(arena: &Arena) {
     let stranger = arena.ticket("k", MUTEX);
     assert_eq!(client.stands(&stranger).await, None);
     assert_eq!(client.leaves(&stranger).await, LeaveOutcome::Absent);
-    assert_eq!(client.is_told(&stranger).await, LeaveOutcome::Absent);
+    assert_eq!(client.is_asked_to_leave(&stranger).await, LeaveOutcome::Absent);
     assert_eq!(client.ids("k").await, []);
     assert_eq!(client.names("").await, [""; 0]);
 }
 
-pub(crate) async fn a_renewal_does_not_bring_back_who_has_left(arena: &Arena) {
+pub(crate) async fn a_renewal_does_not_revive_a_ticket_that_left(arena: &Arena) {
     let client = arena.client().await;
     let ticket = arena.ticket("k", MUTEX);
     client.holds(&ticket).await;
@@ -77,10 +77,10 @@ pub(crate) async fn a_renewal_does_not_bring_back_who_has_left(arena: &Arena) {
     assert_eq!(client.stands(&ticket).await, None);
     assert_eq!(client.ids("k").await, []);
     assert!(client.tries(&arena.ticket("k", MUTEX)).await.is_some());
-    assert_eq!(client.stands(&ticket).await, None, "it does not take it from the next holder");
+    assert_eq!(client.stands(&ticket).await, None, "the next holder is not replaced");
 }
 
-pub(crate) async fn a_renewal_does_not_bring_back_who_was_taken_out(arena: &Arena) {
+pub(crate) async fn a_renewal_does_not_revive_a_ticket_that_was_removed(arena: &Arena) {
     let (owner, operator) = (arena.client().await, arena.client().await);
     let ticket = arena.ticket("k", MUTEX);
     owner.holds(&ticket).await;
@@ -93,7 +93,7 @@ pub(crate) async fn a_renewal_does_not_bring_back_who_was_taken_out(arena: &Aren
     assert_eq!(operator.ids("k").await, [waiter.id]);
 }
 
-pub(crate) async fn a_renewal_does_not_bring_back_who_has_expired(arena: &Arena) {
+pub(crate) async fn a_renewal_does_not_revive_a_ticket_that_expired(arena: &Arena) {
     needs!(arena, arena.lives_by_ttl().await, "tickets do not end by a ttl here");
     let client = arena.client().await;
     let ticket = arena.brief("k", MUTEX);
@@ -104,7 +104,7 @@ pub(crate) async fn a_renewal_does_not_bring_back_who_has_expired(arena: &Arena)
     assert_eq!(client.ids("k").await, []);
 }
 
-pub(crate) async fn a_renewal_does_not_take_back_what_others_held_meanwhile(arena: &Arena) {
+pub(crate) async fn a_renewal_does_not_take_a_lock_that_others_held_meanwhile(arena: &Arena) {
     needs!(arena, arena.lives_by_ttl().await, "tickets do not end by a ttl here");
     let (late, other) = (arena.client().await, arena.client().await);
     let old = arena.brief("k", MUTEX);
@@ -124,7 +124,7 @@ pub(crate) async fn renewing_twice_is_renewing_once(arena: &Arena) {
     let ticket = arena.ticket("k", MUTEX);
     let place = client.holds(&ticket).await;
     for _ in 0..20 {
-        let again = client.stands(&ticket).await.expect("renewals in one breath are no loss");
+        let again = client.stands(&ticket).await.expect("two renewals at once are no loss");
         assert_eq!((again.number, again.state), (place.number, place.state));
     }
     assert_eq!(client.ids("k").await, [ticket.id]);
@@ -145,7 +145,7 @@ pub(crate) async fn an_id_of_another_owner_is_refused(arena: &Arena) {
     assert!(client.stands(&mine).await.is_some());
 }
 
-pub(crate) async fn only_the_id_tells_tickets_apart(arena: &Arena) {
+pub(crate) async fn only_the_id_distinguishes_tickets(arena: &Arena) {
     let client = arena.client().await;
     let mine = arena.ticket("k", MUTEX);
     client.holds(&mine).await;

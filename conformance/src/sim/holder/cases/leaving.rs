@@ -1,4 +1,4 @@
-//! What a holder leaves behind, and what it says when it goes.
+//! The tickets that a holder leaves behind, and the outcome of its release.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::sim::holder::scene::{KEY, Scene, TTL, Verdict, ensure};
 
 holder_cases![
     a_released_lock_is_not_renewed_any_more,
-    a_release_in_order_tells_of_no_loss,
+    a_release_reports_no_loss,
     a_release_after_the_loss_says_so,
     a_dropped_claim_is_given_back,
     giving_up_a_wait_leaves_nothing_behind,
@@ -20,10 +20,10 @@ holder_cases![
     an_answer_that_comes_after_the_lease_grants_nothing,
 ];
 
-/// Much less than the ttl: what is gone by then did not just end by itself.
+/// Much shorter than the ttl: a ticket that is gone by then did not expire.
 const SOON: Duration = Duration::from_millis(900);
 
-/// The release overtakes a renewal that is under way.
+/// The release overtakes a renewal on its way.
 async fn a_released_lock_is_not_renewed_any_more(scene: Scene) -> Verdict {
     let actor = scene.actor();
     let claim = actor.get(KEY).await?;
@@ -41,20 +41,20 @@ async fn a_released_lock_is_not_renewed_any_more(scene: Scene) -> Verdict {
     ensure(actor.asked(Verb::Renew, Some(id)) == renewals, "it was renewed after its release")
 }
 
-async fn a_release_in_order_tells_of_no_loss(scene: Scene) -> Verdict {
+async fn a_release_reports_no_loss(scene: Scene) -> Verdict {
     let actor = scene.actor();
     let claim = actor.get(KEY).await?;
     let (before, after) = (claim.view(), claim.view());
     let mut lost = before.lost();
-    ensure((&mut lost).now_or_never().is_none(), "a loss was told before there was one")?;
+    ensure((&mut lost).now_or_never().is_none(), "a loss was reported before there was one")?;
     let asks_on = before.clone();
     actor.host.spawn(Box::pin(async move { asks_on.lost().await }));
     scene.pass(TTL).await;
     claim.release().await.map_err(|error| error.to_string())?;
-    let told = actor.within(TTL * 3, lost).await;
-    ensure(told.is_none(), "a release in order was told as a loss")?;
-    let told = actor.within(TTL, after.lost()).await;
-    ensure(told.is_none(), "who asks after a release in order is told of a loss")
+    let reported = actor.within(TTL * 3, lost).await;
+    ensure(reported.is_none(), "a release was reported as a loss")?;
+    let reported = actor.within(TTL, after.lost()).await;
+    ensure(reported.is_none(), "a loss is reported after a release")
 }
 
 async fn a_release_after_the_loss_says_so(scene: Scene) -> Verdict {
@@ -71,7 +71,7 @@ async fn a_release_after_the_loss_says_so(scene: Scene) -> Verdict {
         match released {
             Some(Ok(())) => return Err("the release claims that all was well".to_owned()),
             Some(Err(error)) if error.kind() != ErrorKind::Lost => {
-                return Err(format!("the release does not speak of the loss: {error}"));
+                return Err(format!("the release does not report the loss: {error}"));
             }
             _ => {}
         }
@@ -82,7 +82,7 @@ async fn a_release_after_the_loss_says_so(scene: Scene) -> Verdict {
 async fn a_dropped_claim_is_given_back(scene: Scene) -> Verdict {
     let actor = scene.actor();
     let claim = actor.get(KEY).await?;
-    // The first attempt to give it back is lost.
+    // The first release is lost.
     actor.network.set_for(Verb::Leave, Weather { lost_requests: 500, ..Weather::STILL });
     drop(claim);
     scene.pass(SOON / 2).await;
@@ -98,11 +98,11 @@ async fn giving_up_a_wait_leaves_nothing_behind(scene: Scene) -> Verdict {
     let gave_up = waiter.within(SOON, waiter.lock(KEY, None)).await;
     ensure(gave_up.is_none(), "there are two")?;
     scene.pass(SOON).await;
-    ensure(scene.line(KEY).len() == 1, "who gave up is still in the line")?;
+    ensure(scene.line(KEY).len() == 1, "the caller that gave up is still in the line")?;
     let renewals = waiter.asked(Verb::Renew, None);
     scene.pass(TTL * 2).await;
-    ensure(waiter.asked(Verb::Renew, None) == renewals, "who gave up gives signs of life")?;
-    ensure(claim.view().check().is_ok(), "the holder lost its lock to one who gave up")
+    ensure(waiter.asked(Verb::Renew, None) == renewals, "the caller that gave up still renews")?;
+    ensure(claim.view().check().is_ok(), "the holder lost its lock to a caller that gave up")
 }
 
 async fn giving_up_before_the_answer_leaves_nothing_behind(scene: Scene) -> Verdict {
@@ -113,7 +113,7 @@ async fn giving_up_before_the_answer_leaves_nothing_behind(scene: Scene) -> Verd
         let gave_up = actor.within(Duration::from_millis(50), actor.lock(KEY, None)).await;
         drop(gave_up);
         scene.pass(SOON).await;
-        ensure(scene.line(KEY).is_empty(), "who gave up came into the line all the same")?;
+        ensure(scene.line(KEY).is_empty(), "the caller that gave up joined the line")?;
     }
     Ok(())
 }
@@ -133,7 +133,7 @@ async fn a_join_whose_answer_was_lost_neither_holds_nor_blocks(scene: Scene) -> 
         let got = other.within(SOON, other.lock(KEY, None)).await;
         ensure(
             matches!(got, Some(Ok(Some(_)))),
-            "nobody is behind the ticket that blocks the line",
+            "no client waits behind the ticket that blocks the line",
         )?;
         drop(got);
         scene.pass(SOON).await;
@@ -141,7 +141,7 @@ async fn a_join_whose_answer_was_lost_neither_holds_nor_blocks(scene: Scene) -> 
     Ok(())
 }
 
-/// The join is carried out, the program pauses, and the answer is there when it wakes up: too late.
+/// The join is carried out, the program pauses, and the reply is there when it continues: too late.
 async fn an_answer_that_comes_after_the_lease_grants_nothing(scene: Scene) -> Verdict {
     let actor = scene.actor();
     let delay = Duration::from_millis(200);

@@ -1,4 +1,4 @@
-//! When a holder must stop believing, and when it must not.
+//! When a holder must report a loss, and when it must not.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::sim::holder::case::holder_cases;
 use crate::sim::holder::scene::{KEY, Scene, TTL, Verdict, ensure};
 
 holder_cases![
-    a_holder_who_does_nothing_keeps_its_lock,
+    a_holder_that_does_nothing_keeps_its_lock,
     a_holder_that_is_cut_off_stops_before_the_store_lets_go,
     the_lease_is_counted_from_before_the_question,
     clocks_that_run_apart_within_the_promise_never_make_two,
@@ -15,16 +15,16 @@ holder_cases![
     a_paused_holder_learns_of_its_loss_first,
     an_answer_that_waited_out_a_pause_revives_nothing,
     a_machine_that_slept_wakes_up_without_its_lock,
-    a_loss_is_told_once_and_never_taken_back,
+    a_loss_is_reported_once_and_is_final,
     a_cut_shorter_than_the_lease_is_no_loss,
     a_renewal_that_hangs_hides_no_loss_and_delays_no_other,
     renewing_twice_at_once_is_no_loss,
 ];
 
-/// What a millisecond-sized step of a case is.
+/// The step of a case.
 const STEP: Duration = Duration::from_millis(5);
 
-async fn a_holder_who_does_nothing_keeps_its_lock(scene: Scene) -> Verdict {
+async fn a_holder_that_does_nothing_keeps_its_lock(scene: Scene) -> Verdict {
     let actor = scene.actor();
     let claim = actor.get(KEY).await?;
     scene.pass(TTL * 5).await;
@@ -40,11 +40,11 @@ async fn a_holder_that_is_cut_off_stops_before_the_store_lets_go(scene: Scene) -
     let view = claim.view();
     scene.watch(TTL * 2, &[(KEY, claim.id(), &*view)]).await?;
     ensure(view.check().is_err(), "it believes without end")?;
-    let told = actor.within(Duration::from_millis(100), view.lost()).await;
-    ensure(told.is_some(), "nobody was told of the loss")
+    let loss = actor.within(Duration::from_millis(100), view.lost()).await;
+    ensure(loss.is_some(), "the loss was not reported")
 }
 
-/// Answers that take long must not make the lease longer.
+/// Late replies must not extend the lease.
 async fn the_lease_is_counted_from_before_the_question(scene: Scene) -> Verdict {
     let actor = scene.actor();
     actor.network.set(Weather { delay: Duration::from_millis(400), ..Weather::STILL });
@@ -94,11 +94,11 @@ async fn a_paused_holder_learns_of_its_loss_first(scene: Scene) -> Verdict {
     actor.host.resume();
     ensure(claim.view().check().is_err(), "it woke up, and believed")?;
     let next = waits.outcome().and_then(Result::ok).flatten();
-    let next = next.ok_or("nobody was served in the place of the one who slept")?;
-    ensure(next.token() > claim.token(), "a fence could not tell the sleeper's writes")
+    let next = next.ok_or("no client was served after the holder slept")?;
+    ensure(next.token() > claim.token(), "a fence could not refuse the sleeper's writes")
 }
 
-/// A renewal is sent, the program pauses, and the answer is there when it wakes up: too late.
+/// A renewal is sent, the program pauses, and the reply is there when it continues: too late.
 async fn an_answer_that_waited_out_a_pause_revives_nothing(scene: Scene) -> Verdict {
     let actor = scene.actor();
     let claim = actor.get(KEY).await?;
@@ -120,13 +120,13 @@ async fn a_machine_that_slept_wakes_up_without_its_lock(scene: Scene) -> Verdict
     actor.host.sleep_machine(TTL * 2).await;
     let view = claim.view();
     ensure(view.check().is_err(), "it slept through its own sleep")?;
-    let told = actor.within(TTL / 2, view.lost()).await;
-    ensure(told.is_some(), "nobody was told of the loss")
+    let loss = actor.within(TTL / 2, view.lost()).await;
+    ensure(loss.is_some(), "the loss was not reported")
 }
 
-/// In the moment between the holder's deadline and the end of the ticket a renewal would still come
-/// through: it must not be believed any more.
-async fn a_loss_is_told_once_and_never_taken_back(scene: Scene) -> Verdict {
+/// Between the deadline of the holder and the end of the ticket a renewal would still succeed. The
+/// holder must not believe it any more.
+async fn a_loss_is_reported_once_and_is_final(scene: Scene) -> Verdict {
     let actor = scene.actor();
     let claim = actor.get(KEY).await?;
     scene.pass(TTL).await;
@@ -136,11 +136,11 @@ async fn a_loss_is_told_once_and_never_taken_back(scene: Scene) -> Verdict {
     actor.host.resume();
     let end = scene.world.passed() + TTL * 2;
     while scene.world.passed() < end {
-        ensure(view.check().is_err(), "the loss was told, and taken back")?;
+        ensure(view.check().is_err(), "the loss was reported and revoked")?;
         scene.pass(STEP).await;
     }
-    let told = actor.within(STEP, view.lost()).await;
-    ensure(told.is_some(), "whoever asks after the loss is not told of it")
+    let loss = actor.within(STEP, view.lost()).await;
+    ensure(loss.is_some(), "a later caller does not get the loss")
 }
 
 async fn a_cut_shorter_than_the_lease_is_no_loss(scene: Scene) -> Verdict {

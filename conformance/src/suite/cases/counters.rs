@@ -1,4 +1,4 @@
-//! Counting: a sequence gives every number once, and a windowed count starts anew with its window.
+//! Counters: a sequence returns every number once, and a windowed counter restarts with its window.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,7 +13,7 @@ const NO_COUNTS: &str = "it keeps no counters";
 const NO_WINDOWS: &str = "it keeps no counters with a window";
 
 async fn count(client: &AnyEngine, name: &str, by: u64, window: Option<Window>) -> CounterValue {
-    client.add(&key(name), by, window).await.expect("it counts")
+    client.add(&key(name), by, window).await.expect("the counter works")
 }
 
 fn hour(limit: Option<u64>) -> Window {
@@ -24,11 +24,11 @@ pub(crate) async fn a_sequence_begins_at_one_and_grows(arena: &Arena) {
     needs!(arena, arena.counts().await, NO_COUNTS);
     let client = arena.client().await;
     for expected in 1..=5 {
-        let tally = count(&client, "k", 1, None).await;
-        assert_eq!(tally, CounterValue { value: expected, allowed: true, resets_in: None });
+        let counter = count(&client, "k", 1, None).await;
+        assert_eq!(counter, CounterValue { value: expected, allowed: true, resets_in: None });
     }
     assert_eq!(count(&client, "k", 10, None).await.value, 15);
-    assert_eq!(count(&client, "k", 0, None).await.value, 15, "looking adds nothing");
+    assert_eq!(count(&client, "k", 0, None).await.value, 15, "reading adds nothing");
     assert_eq!(count(&arena.client().await, "k", 1, None).await.value, 16);
 }
 
@@ -42,7 +42,7 @@ pub(crate) async fn no_number_of_a_sequence_is_given_twice(arena: &Arena) {
             let sequence = locks.sequence("k");
             let mut last = 0;
             for count in [1, 3, 1, 7, 2, 1, 1, 5] {
-                let block = sequence.next_block(count).await.expect("there are numbers");
+                let block = sequence.next_block(count).await.expect("the sequence has numbers");
                 assert_eq!(block.clone().count() as u64, count);
                 assert!(*block.start() > last, "each is above the last");
                 last = *block.end();
@@ -66,7 +66,7 @@ pub(crate) async fn a_sequence_does_not_end(arena: &Arena) {
     assert_eq!(locks.sequence("k").last().await.unwrap(), 2);
 }
 
-pub(crate) async fn a_sequence_refuses_what_it_cannot_give(arena: &Arena) {
+pub(crate) async fn a_sequence_refuses_more_numbers_than_it_has(arena: &Arena) {
     needs!(arena, arena.counts().await, NO_COUNTS);
     let sequence = arena.locks().await.sequence("k");
     assert_eq!(refused(sequence.next_block(0).await), ErrorKind::Invalid);
@@ -84,16 +84,16 @@ pub(crate) async fn a_count_stops_at_its_limit(arena: &Arena) {
     for (by, value, allowed) in
         [(3, 3, true), (3, 3, false), (2, 5, true), (1, 5, false), (0, 5, true)]
     {
-        let tally = count(&client, "k", by, window).await;
-        assert_eq!((tally.value, tally.allowed), (value, allowed), "adding {by}");
-        let left = tally.resets_in.expect("a window ends");
+        let counter = count(&client, "k", by, window).await;
+        assert_eq!((counter.value, counter.allowed), (value, allowed), "adding {by}");
+        let left = counter.resets_in.expect("a window ends");
         assert!(left <= Duration::from_secs(3600) && left > Duration::from_secs(1800));
     }
     let other = count(&client, "other", 5, window).await;
     assert!(other.allowed, "every name has its own count");
 }
 
-pub(crate) async fn a_limit_holds_for_all_who_count_at_once(arena: &Arena) {
+pub(crate) async fn a_limit_holds_for_parallel_callers(arena: &Arena) {
     needs!(arena, arena.counts_by_window().await, NO_WINDOWS);
     let allowed = Arc::new(Mutex::new(0));
     let mut tasks: Vec<BoxFuture<()>> = Vec::new();
@@ -101,8 +101,8 @@ pub(crate) async fn a_limit_holds_for_all_who_count_at_once(arena: &Arena) {
         let (client, allowed) = (arena.client().await, allowed.clone());
         tasks.push(Box::pin(async move {
             for _ in 0..10 {
-                let tally = count(&client, "k", 1, Some(hour(Some(25)))).await;
-                *allowed.lock().unwrap() += u32::from(tally.allowed);
+                let counter = count(&client, "k", 1, Some(hour(Some(25)))).await;
+                *allowed.lock().unwrap() += u32::from(counter.allowed);
             }
         }));
     }
@@ -134,7 +134,7 @@ pub(crate) async fn counting_does_not_prolong_a_window(arena: &Arena) {
     assert!(last < 8, "the window of the first count is over");
 }
 
-pub(crate) async fn whoever_asks_for_another_window_counts_in_the_one_that_runs(arena: &Arena) {
+pub(crate) async fn another_window_counts_in_the_running_one(arena: &Arena) {
     needs!(arena, arena.counts_by_window().await, NO_WINDOWS);
     let (client, brief) = (arena.client().await, Duration::from_millis(1));
     let long = Duration::from_secs(7200);
@@ -146,14 +146,14 @@ pub(crate) async fn whoever_asks_for_another_window_counts_in_the_one_that_runs(
         (brief, 1, None, 2),
         (long, 1, None, 3),
     ] {
-        let tally = count(&client, "k", by, Some(Window { per, limit })).await;
-        let left = tally.resets_in.expect("a window ends");
-        assert_eq!(tally.value, value, "{by} in {per:?}");
+        let counter = count(&client, "k", by, Some(Window { per, limit })).await;
+        let left = counter.resets_in.expect("a window ends");
+        assert_eq!(counter.value, value, "{by} in {per:?}");
         assert!(left <= Duration::from_secs(3600) && left > Duration::from_secs(1800), "{left:?}");
     }
 }
 
-pub(crate) async fn who_is_refused_opens_no_window(arena: &Arena) {
+pub(crate) async fn a_refused_count_opens_no_window(arena: &Arena) {
     needs!(arena, arena.counts_by_window().await, NO_WINDOWS);
     let (client, per) = (arena.client().await, arena.ttl() * 4);
     let limited = Some(Window { per, limit: Some(1) });
@@ -169,8 +169,8 @@ pub(crate) async fn looking_at_a_count_opens_no_window(arena: &Arena) {
     needs!(arena, arena.counts_by_window().await, NO_WINDOWS);
     let counter = arena.locks().await.counter("k").window(arena.ttl() * 4).limit(1);
     for _ in 0..6 {
-        let tally = counter.get().await.unwrap();
-        assert_eq!((tally.value, tally.allowed), (0, true));
+        let counter = counter.get().await.unwrap();
+        assert_eq!((counter.value, counter.allowed), (0, true));
         arena.pass(arena.ttl()).await;
     }
     let first = counter.add(1).await.unwrap();

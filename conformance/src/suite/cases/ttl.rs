@@ -1,4 +1,4 @@
-//! The fifth promise: without a sign of life for its ttl a ticket leaves by itself, and never sooner.
+//! The fifth promise: a ticket expires after its ttl without a renewal, and never earlier.
 
 use tenure_core::{Engine as _, LeaveOutcome, Liveness, Ticket, TicketState};
 
@@ -15,7 +15,7 @@ pub(crate) async fn the_dead_leave_by_themselves(arena: &Arena) {
     assert_eq!(client.ids("k").await, [next.id]);
 }
 
-pub(crate) async fn who_gives_no_sign_of_life_leaves_by_itself(arena: &Arena) {
+pub(crate) async fn a_holder_without_a_renewal_expires(arena: &Arena) {
     needs!(arena, arena.lives_by_ttl().await, "tickets do not end by a ttl here");
     let client = arena.client().await;
     let silent = arena.brief("k", MUTEX);
@@ -27,7 +27,7 @@ pub(crate) async fn who_gives_no_sign_of_life_leaves_by_itself(arena: &Arena) {
     client.holds(&arena.ticket("k", MUTEX)).await;
 }
 
-pub(crate) async fn nobody_leaves_sooner(arena: &Arena) {
+pub(crate) async fn a_ticket_does_not_expire_early(arena: &Arena) {
     let client = arena.client().await;
     let ticket = arena.brief("k", MUTEX);
     let asked = arena.now();
@@ -44,7 +44,7 @@ pub(crate) async fn nobody_leaves_sooner(arena: &Arena) {
     }
 }
 
-pub(crate) async fn who_gives_signs_of_life_stays(arena: &Arena) {
+pub(crate) async fn a_renewed_ticket_stays(arena: &Arena) {
     let client = arena.client().await;
     let (holder, waiter) = (arena.brief("k", MUTEX), arena.brief("k", MUTEX));
     let mut lived = arena.now();
@@ -57,13 +57,13 @@ pub(crate) async fn who_gives_signs_of_life_stays(arena: &Arena) {
         if lived.until(arena.now()) >= arena.ttl() / 20 * 19 {
             return arena.skip("this machine stood still for a whole ttl");
         }
-        assert_eq!(holds.expect("it gives signs of life").state, TicketState::Holding);
-        assert_eq!(stays.expect("it gives signs of life").state, TicketState::Waiting);
+        assert_eq!(holds.expect("the ticket is renewed").state, TicketState::Holding);
+        assert_eq!(stays.expect("the ticket is renewed").state, TicketState::Waiting);
         lived = before;
     }
 }
 
-pub(crate) async fn joining_again_is_a_sign_of_life(arena: &Arena) {
+pub(crate) async fn joining_again_renews(arena: &Arena) {
     let client = arena.client().await;
     let ticket = arena.brief("k", MUTEX);
     let mut sign = arena.now();
@@ -75,12 +75,12 @@ pub(crate) async fn joining_again_is_a_sign_of_life(arena: &Arena) {
         if sign.until(arena.now()) >= arena.ttl() / 20 * 19 {
             return arena.skip("this machine stood still for a whole ttl");
         }
-        assert_eq!(place.number, number, "it never left");
+        assert_eq!(place.number, number, "the ticket never left");
         sign = before;
     }
 }
 
-pub(crate) async fn looking_is_no_sign_of_life(arena: &Arena) {
+pub(crate) async fn looking_does_not_renew(arena: &Arena) {
     needs!(arena, arena.lives_by_ttl().await, "tickets do not end by a ttl here");
     let client = arena.client().await;
     client.holds(&arena.brief("k", MUTEX)).await;
@@ -102,7 +102,7 @@ pub(crate) async fn an_end_never_moves_backwards(arena: &Arena) {
     assert!(client.stands(&short).await.is_some());
     client.joins(&short).await;
     arena.pass(arena.ttl() * 3).await;
-    assert!(client.stands(&long).await.is_some(), "it had more life than that");
+    assert!(client.stands(&long).await.is_some(), "the ttl has not passed");
     assert_eq!(client.tries(&arena.ticket("k", MUTEX)).await, None);
 }
 
@@ -119,7 +119,7 @@ pub(crate) async fn a_dead_waiter_does_not_block_the_line(arena: &Arena) {
     client.is_served(arena, &next).await;
 }
 
-pub(crate) async fn a_waiter_who_dies_when_its_turn_comes_does_not_block_the_line(arena: &Arena) {
+pub(crate) async fn a_waiter_that_dies_when_it_is_served_does_not_block_the_line(arena: &Arena) {
     let (holder, dead, client) = (arena.client().await, arena.client().await, arena.client().await);
     let held = arena.ticket("k", MUTEX);
     holder.holds(&held).await;
@@ -131,7 +131,7 @@ pub(crate) async fn a_waiter_who_dies_when_its_turn_comes_does_not_block_the_lin
     client.is_served(arena, &next).await;
 }
 
-pub(crate) async fn a_waiter_who_gives_no_sign_of_life_leaves_by_itself(arena: &Arena) {
+pub(crate) async fn a_waiter_without_a_renewal_expires(arena: &Arena) {
     needs!(arena, arena.lives_by_ttl().await, "tickets do not end by a ttl here");
     needs!(arena, arena.profile().await.fair, "waiters stand in no line here");
     let client = arena.client().await;
@@ -145,7 +145,7 @@ pub(crate) async fn a_waiter_who_gives_no_sign_of_life_leaves_by_itself(arena: &
     assert_eq!(client.stands(&silent).await, None);
 }
 
-pub(crate) async fn who_follows_the_dead_is_served_though_it_leaves_at_once(arena: &Arena) {
+pub(crate) async fn a_ticket_behind_an_expired_one_is_served(arena: &Arena) {
     needs!(arena, arena.lives_by_ttl().await, "tickets do not end by a ttl here");
     needs!(arena, arena.profile().await.fair, "waiters stand in no line here");
     let client = arena.client().await;
@@ -156,9 +156,9 @@ pub(crate) async fn who_follows_the_dead_is_served_though_it_leaves_at_once(aren
     }
     arena.pass(arena.ttl() * 2).await;
     assert_eq!(
-        client.is_told(&first).await,
+        client.is_asked_to_leave(&first).await,
         LeaveOutcome::Requested,
-        "it keeps its place until it stops"
+        "the ticket keeps its place until it stops"
     );
     assert_eq!(client.ids("first").await, [first.id]);
     assert_eq!(client.leaves(&first).await, LeaveOutcome::Holding);
@@ -166,37 +166,34 @@ pub(crate) async fn who_follows_the_dead_is_served_though_it_leaves_at_once(aren
     assert_eq!(client.ids("next").await, []);
 }
 
-pub(crate) async fn a_place_says_how_much_life_is_left(arena: &Arena) {
+pub(crate) async fn a_place_has_the_rest_of_the_ttl(arena: &Arena) {
     needs!(arena, arena.lives_by_ttl().await, "tickets do not end by a ttl here");
     let client = arena.client().await;
     let ticket = arena.brief("k", MUTEX);
     let (ttl, asked) = (arena.ttl(), arena.now());
-    let life = client.holds(&ticket).await.life.expect("a life has an end");
+    let life = client.holds(&ticket).await.life.expect("the ttl is reported");
     let most = ttl + arena.profile().await.rounding;
-    assert!(life <= most, "{life:?} is more than it asked for");
-    assert!(
-        life >= ttl.saturating_sub(asked.until(arena.now())) / 10 * 9,
-        "{life:?} is too little"
-    );
+    assert!(life <= most, "{life:?} is more than the requested ttl");
+    assert!(life >= ttl.saturating_sub(asked.until(arena.now())) / 10 * 9, "{life:?} is too short");
     arena.pass(ttl / 4).await;
     if let [(_, place)] = client.sees("k").await[..] {
-        let left = place.life.expect("a life has an end");
+        let left = place.life.expect("the ttl is reported");
         assert!(left + ttl / 5 <= most, "{left:?} has not become less");
     }
     let renewed = client.stands(&ticket).await.and_then(|place| place.life);
     assert!(renewed.is_none_or(|renewed| renewed <= most && renewed >= ttl / 10), "{renewed:?}");
 }
 
-pub(crate) async fn a_waiter_is_told_when_to_look_again(arena: &Arena) {
+pub(crate) async fn a_waiter_learns_when_to_look_again(arena: &Arena) {
     needs!(arena, arena.lives_by_ttl().await, "tickets do not end by a ttl here");
     let client = arena.client().await;
     client.holds(&arena.brief("k", MUTEX)).await;
     let place = client.waits(&arena.ticket("k", MUTEX)).await;
     let most = arena.ttl() + arena.profile().await.rounding;
-    assert!(place.look.is_none_or(|look| look <= most), "the holder ends sooner");
+    assert!(place.look.is_none_or(|look| look <= most), "the holder expires earlier");
 }
 
-pub(crate) async fn who_lives_by_the_kernel_needs_no_ttl(arena: &Arena) {
+pub(crate) async fn a_ticket_of_a_kernel_session_needs_no_ttl(arena: &Arena) {
     let kernel = arena.profile().await.liveness == Liveness::Kernel;
     needs!(arena, kernel, "the kernel does not see to it here");
     let client = arena.client().await;
@@ -209,7 +206,7 @@ pub(crate) async fn who_lives_by_the_kernel_needs_no_ttl(arena: &Arena) {
     assert_eq!(client.stands(&waiter).await.unwrap().state, TicketState::Waiting);
 }
 
-pub(crate) async fn a_client_who_goes_takes_only_its_own_tickets_along(arena: &Arena) {
+pub(crate) async fn a_client_that_closes_removes_only_its_own_tickets(arena: &Arena) {
     let (one, two) = (arena.client().await, arena.client().await);
     let (ours, theirs) = (arena.ticket("ours", MUTEX), arena.brief("theirs", MUTEX));
     one.holds(&ours).await;
@@ -223,6 +220,6 @@ pub(crate) async fn a_client_who_goes_takes_only_its_own_tickets_along(arena: &A
     arena.soon("the tickets of a dead client leave", gone).await;
     assert!(one.stands(&ours).await.is_some());
     let third = arena.client().await;
-    third.tries(&arena.ticket("theirs", MUTEX)).await.expect("it is free");
-    assert_eq!(third.renew(&theirs).await.expect("it may be asked"), None);
+    third.tries(&arena.ticket("theirs", MUTEX)).await.expect("the lock is free");
+    assert_eq!(third.renew(&theirs).await.expect("the renewal returns"), None);
 }

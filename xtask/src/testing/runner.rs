@@ -1,4 +1,4 @@
-//! A crowd of programs that run side by side: so many at a time, each with its output in one piece.
+//! Runs test programs in parallel, and keeps the output of each in one piece.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io::{self, Read as _};
@@ -8,10 +8,10 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// After so long without a word it is said who still runs: one that never ends would not be known.
+/// Time without an event after which the running programs are listed, to show one that hangs.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 
-/// One program that is to run.
+/// A program to run.
 pub(crate) struct Job {
     pub name: String,
     pub command: Command,
@@ -22,76 +22,74 @@ pub(crate) struct Job {
 pub(crate) struct Ended {
     pub name: String,
     pub took: Duration,
-    /// All that it wrote, to its output and to its errors, in the order in which it wrote it.
+    /// Its standard output and standard error, interleaved as written.
     pub output: Vec<u8>,
-    /// Whether its exit code says that all is well.
+    /// Whether it exited with 0.
     pub passed: bool,
 }
 
-/// What a worker tells the one who prints.
-enum News {
-    Began(String),
+enum Event {
+    Started(String),
     Ended(Ended),
 }
 
-/// Runs all of them in their order, so many at a time, and tells of each when it has ended.
-pub(crate) fn run(jobs: impl IntoIterator<Item = Job>, at_once: usize, told: impl FnMut(Ended)) {
-    let waiting: Mutex<VecDeque<Job>> = Mutex::new(jobs.into_iter().collect());
-    let (says, news) = channel();
+/// Runs the jobs in their order, `at_once` at a time, and calls `on_end` after each.
+pub(crate) fn run(jobs: impl IntoIterator<Item = Job>, at_once: usize, on_end: impl FnMut(Ended)) {
+    let queue: Mutex<VecDeque<Job>> = Mutex::new(jobs.into_iter().collect());
+    let (sender, events) = channel();
     thread::scope(|scope| {
         for _ in 0..at_once {
-            let (says, waiting) = (says.clone(), &waiting);
-            scope.spawn(move || work(waiting, &says));
+            let (sender, queue) = (sender.clone(), &queue);
+            scope.spawn(move || work(queue, &sender));
         }
-        drop(says);
-        listen(&news, told);
+        drop(sender);
+        receive(&events, on_end);
     });
 }
 
-/// Runs one after the other of those that nobody has taken.
-fn work(waiting: &Mutex<VecDeque<Job>>, says: &Sender<News>) {
+/// Runs the next job of the queue until the queue is empty.
+fn work(queue: &Mutex<VecDeque<Job>>, sender: &Sender<Event>) {
     loop {
-        let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+        let next = queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
         let Some(Job { name, command }) = next else { return };
-        let began = Instant::now();
-        // Who listens goes last.
-        let _heard = says.send(News::Began(name.clone()));
+        let started = Instant::now();
+        let _ = sender.send(Event::Started(name.clone())); // The receiver outlives all workers.
         let (output, passed) = match finish(command) {
             Ok(ended) => ended,
-            Err(error) => (format!("{name} could not be run: {error}.\n").into_bytes(), false),
+            Err(error) => (format!("cannot run {name}: {error}\n").into_bytes(), false),
         };
-        let ended = Ended { name, took: began.elapsed(), output, passed };
-        let _heard = says.send(News::Ended(ended));
+        let ended = Ended { name, took: started.elapsed(), output, passed };
+        let _ = sender.send(Event::Ended(ended)); // As above.
     }
 }
 
-/// Runs one to its end. The pipe ends when all have let go of it, the program's own children too.
+/// Runs one program until its pipe is closed, also by its children, and it has exited.
 fn finish(mut command: Command) -> io::Result<(Vec<u8>, bool)> {
     let (mut reader, writer) = io::pipe()?;
     command.stdout(writer.try_clone()?).stderr(writer);
     let mut child = command.spawn()?;
-    // The command has the writing ends, and without this the pipe would never end.
+    // The command owns writing ends: while it lives, the reader sees no end.
     drop(command);
     let mut output = Vec::new();
     reader.read_to_end(&mut output)?;
     Ok((output, child.wait()?.success()))
 }
 
-/// Passes on what has ended, until all have.
-fn listen(news: &Receiver<News>, mut told: impl FnMut(Ended)) {
+/// Calls `on_end` for each program that has ended, until all workers have.
+fn receive(events: &Receiver<Event>, mut on_end: impl FnMut(Ended)) {
     let mut running = BTreeSet::new();
     loop {
-        match news.recv_timeout(SILENCE_MAX) {
-            Ok(News::Began(name)) => {
+        match events.recv_timeout(SILENCE_MAX) {
+            Ok(Event::Started(name)) => {
                 running.insert(name);
             }
-            Ok(News::Ended(ended)) => {
+            Ok(Event::Ended(ended)) => {
                 running.remove(&ended.name);
-                told(ended);
+                on_end(ended);
             }
             Err(RecvTimeoutError::Timeout) => {
                 let names: Vec<&str> = running.iter().map(String::as_str).collect();
-                println!("Still running: {}.", names.join(", "));
+                println!("still running: {}", names.join(", "));
             }
             Err(RecvTimeoutError::Disconnected) => return,
         }
@@ -130,10 +128,10 @@ mod tests {
 
     #[test]
     fn two_run_side_by_side_and_a_third_waits() {
-        let folder = std::env::temp_dir().join(format!("tenure-crowd-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("there is room for a folder");
+        let folder = std::env::temp_dir().join(format!("tenure-runner-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("temp_dir is writable");
         let at = folder.display();
-        // Each of the first two ends only when the other has begun.
+        // Each of the first two ends only when the other has started.
         let meets = |own: &str, other: &str| {
             format!("touch {at}/{own}; while [ ! -e {at}/{other} ]; do sleep 0.01; done")
         };
@@ -143,12 +141,12 @@ mod tests {
             shell("c", &format!("test -e {at}/a && test -e {at}/b")),
         ];
         let ended = all(jobs, 2);
-        std::fs::remove_dir_all(&folder).expect("the folder is ours");
+        std::fs::remove_dir_all(&folder).expect("the folder was created above");
         assert!(ended.iter().all(|one| one.passed), "{ended:?}");
     }
 
     #[test]
-    fn one_that_fails_or_never_begins_is_told_and_the_others_run_on() {
+    fn a_program_that_fails_or_cannot_start_does_not_stop_the_others() {
         let jobs = vec![
             shell("fails", "echo why; exit 3"),
             Job { name: "absent".into(), command: Command::new("/nowhere/at/all") },
@@ -158,6 +156,6 @@ mod tests {
         let passed: Vec<_> = ended.iter().map(|one| one.passed).collect();
         assert_eq!(passed, [false, false, true]);
         assert_eq!(ended[0].output, b"why\n");
-        assert!(String::from_utf8_lossy(&ended[1].output).starts_with("absent could not be run"));
+        assert!(String::from_utf8_lossy(&ended[1].output).starts_with("cannot run absent: "));
     }
 }

@@ -1,4 +1,4 @@
-//! Engines that break numbers, lives, or the bell.
+//! Engines that break numbers, ttls, or notifications.
 
 use std::time::Duration;
 
@@ -11,24 +11,24 @@ use tenure_core::{
 use crate::Store;
 use crate::twist::{place_of, twist};
 
-/// Changes every number that is told.
+/// Changes every number of an answer.
 pub(crate) struct Renumbers {
     pub(crate) store: Store,
-    /// From the store's number to another.
+    /// Maps the number of the store to another.
     pub(crate) change: fn(&Store, &Ticket, u64) -> u64,
 }
 
-/// Numbers begin anew when the line has been empty.
+/// Numbers restart when the line has been empty.
 pub(crate) fn anew_when_empty(store: &Store, ticket: &Ticket, number: u64) -> u64 {
     number - store.state.bases.lock().unwrap().get(&ticket.key).copied().unwrap_or(0)
 }
 
-/// Numbers come from the clock of the client, which is behind that of the client before.
+/// Numbers are the clock of the client, which is behind that of the client before.
 pub(crate) fn by_the_clients_clock(store: &Store, _: &Ticket, number: u64) -> u64 {
     number - 1_000_000_000 * store.client
 }
 
-/// A line that is known goes on after its last number, whatever the clock says.
+/// A known line continues after its last number, and ignores the clock.
 pub(crate) fn after_what_is_known(store: &Store, ticket: &Ticket, number: u64) -> u64 {
     let mut known = store.state.known.lock().unwrap();
     let last = known.entry(ticket.key.clone()).or_insert(number - 1);
@@ -38,13 +38,13 @@ pub(crate) fn after_what_is_known(store: &Store, ticket: &Ticket, number: u64) -
     given
 }
 
-/// Numbers are of milliseconds.
+/// Numbers are milliseconds.
 pub(crate) fn too_coarse(_: &Store, _: &Ticket, number: u64) -> u64 {
     number / 1000
 }
 
 impl Renumbers {
-    fn told(&self, ticket: &Ticket, place: Option<Place>) -> Option<Place> {
+    fn changed(&self, ticket: &Ticket, place: Option<Place>) -> Option<Place> {
         let number = |number| (self.change)(&self.store, ticket, number);
         place.map(|place| Place { number: number(place.number), ..place })
     }
@@ -64,11 +64,11 @@ impl Layer for Renumbers {
             let base = place.number - 1;
             self.store.state.bases.lock().unwrap().insert(ticket.key.clone(), base);
         }
-        Ok(self.told(ticket, place))
+        Ok(self.changed(ticket, place))
     }
 
     async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
-        Ok(self.told(ticket, self.store.memory.renew(ticket).await?))
+        Ok(self.changed(ticket, self.store.memory.renew(ticket).await?))
     }
 
     async fn watch(&self, ticket: &Ticket, seen: TicketState) -> Result<Wake> {
@@ -87,14 +87,14 @@ impl Layer for Renumbers {
     }
 }
 
-/// Who renews is given another number.
+/// A renewal gives another number.
 pub(crate) fn another_each_time(store: &Store, _: &Ticket, number: u64) -> u64 {
     number + store.count()
 }
 
 twist! {
-    /// A renewal in the same breath as the last one changes nothing, and so is taken for a loss.
-    LosesWhoRenewsTwiceAtOnce {
+    /// A second renewal at once changes nothing, and is taken for a loss.
+    LosesASecondRenewalAtOnce {
         async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
             let place = self.0.memory.renew(ticket).await?;
             Ok(place.filter(|_| self.0.is_later_than_last(ticket)))
@@ -103,7 +103,7 @@ twist! {
 }
 
 twist! {
-    /// Floors are not heard of.
+    /// Floors are ignored.
     IgnoresFloors {
         async fn join(&self, ticket: &Ticket, patience: WaitMode) -> Result<Option<Place>> {
             self.0.memory.join(&Ticket { floor: 0, ..ticket.clone() }, patience).await
@@ -112,7 +112,7 @@ twist! {
 }
 
 twist! {
-    /// The floor of a renewal is not heard of.
+    /// The floor of a renewal is ignored.
     IgnoresTheFloorOfRenewals {
         async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
             self.0.memory.renew(&Ticket { floor: 0, ..ticket.clone() }).await
@@ -124,13 +124,13 @@ fn living(ttl: Duration, ticket: &Ticket) -> Ticket {
     Ticket { ttl, ..ticket.clone() }
 }
 
-/// The life that a good engine would tell.
+/// The ttl that a sound engine would report.
 fn promised(ticket: &Ticket, place: Option<Place>) -> Option<Place> {
     place.map(|place| Place { life: Some(ticket.ttl), ..place })
 }
 
 twist! {
-    /// A life never ends.
+    /// A ticket never expires.
     NeverEnds {
         async fn join(&self, ticket: &Ticket, patience: WaitMode) -> Result<Option<Place>> {
             let place = self.0.memory.join(&living(TTL_MAX, ticket), patience).await?;
@@ -140,7 +140,7 @@ twist! {
 }
 
 twist! {
-    /// A life ends before its time.
+    /// A ticket expires early.
     EndsTooSoon {
         async fn join(&self, ticket: &Ticket, patience: WaitMode) -> Result<Option<Place>> {
             let place = self.0.memory.join(&living(ticket.ttl / 10 * 8, ticket), patience).await?;
@@ -155,8 +155,8 @@ twist! {
 }
 
 twist! {
-    /// A life is longer in its owner's ears than in the store.
-    PromisesMoreLife {
+    /// The reported ttl is longer than the store's.
+    PromisesALongerTtl {
         async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
             let place = self.0.memory.renew(ticket).await?;
             Ok(place.map(|place| Place { life: place.life.map(|life| life * 2), ..place }))
@@ -188,7 +188,7 @@ twist! {
 }
 
 twist! {
-    /// A renewal is no sign of life.
+    /// A renewal does not extend the ttl.
     RenewsNothing {
         async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
             let place = self.0.memory.renew(&living(Duration::ZERO, ticket)).await?;
@@ -198,8 +198,8 @@ twist! {
 }
 
 twist! {
-    /// Joining again is no sign of life.
-    JoinsAgainWithoutASign {
+    /// Joining again does not extend the ttl.
+    JoinsAgainWithoutARenewal {
         async fn join(&self, ticket: &Ticket, patience: WaitMode) -> Result<Option<Place>> {
             match place_of(&self.0.memory, ticket).await? {
                 Some(place) if !place.leaving => Ok(Some(place)),
@@ -210,8 +210,8 @@ twist! {
 }
 
 twist! {
-    /// Whoever looks keeps alive what it sees.
-    LookingIsASign {
+    /// An inspection renews the tickets that it reads.
+    InspectionRenews {
         async fn line(&self, key: &Key) -> Result<Vec<(Ticket, Place)>> {
             for (ticket, _) in self.0.memory.line(key).await? {
                 self.0.memory.renew(&ticket).await?;
@@ -222,7 +222,7 @@ twist! {
 }
 
 twist! {
-    /// A waiter who dies stays in the line.
+    /// A dead waiter stays in the line.
     DeadWaitersStay {
         async fn join(&self, ticket: &Ticket, patience: WaitMode) -> Result<Option<Place>> {
             let joined = self.0.memory.join(ticket, WaitMode::NoWait).await?;
@@ -236,8 +236,8 @@ twist! {
 }
 
 twist! {
-    /// The bell does not ring for who is served.
-    RingsForNobody {
+    /// A ticket that is served is not notified.
+    NotifiesNoServedTicket {
         async fn watch(&self, ticket: &Ticket, seen: TicketState) -> Result<Wake> {
             if seen == TicketState::Waiting {
                 return std::future::pending().await;
@@ -248,8 +248,8 @@ twist! {
 }
 
 twist! {
-    /// The bell does not ring for who is taken out.
-    RingsForNoLoss {
+    /// A ticket that is removed is not notified.
+    NotifiesNoLoss {
         async fn watch(&self, ticket: &Ticket, seen: TicketState) -> Result<Wake> {
             if seen == TicketState::Holding {
                 return std::future::pending().await;
@@ -260,8 +260,8 @@ twist! {
 }
 
 twist! {
-    /// What happened before the watch is not told.
-    RingsOnlyForWhatComes {
+    /// A change before the watch is not reported.
+    NotifiesOnlyLaterChanges {
         async fn watch(&self, ticket: &Ticket, seen: TicketState) -> Result<Wake> {
             let standing = place_of(&self.0.memory, ticket).await?.map(|place| place.state);
             if standing.is_some_and(|standing| standing != seen) {
@@ -273,8 +273,8 @@ twist! {
 }
 
 twist! {
-    /// The bell rings for who is served, and names a wrong number.
-    RingsWithAWrongNumber {
+    /// A ticket that is served is notified with a wrong number.
+    NotifiesAWrongNumber {
         async fn watch(&self, ticket: &Ticket, seen: TicketState) -> Result<Wake> {
             Ok(match self.0.memory.watch(ticket, seen).await? {
                 Wake::Served(number) => Wake::Served(number + 1),
@@ -285,8 +285,8 @@ twist! {
 }
 
 twist! {
-    /// Who is served is neither rung for nor shown it.
-    ServesOnlyThoseWhoComeToAnEmptyLine {
+    /// A ticket that is served is neither notified, nor does a renewal show it.
+    ServesOnlyAnEmptyLine {
         async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
             let place = self.0.memory.renew(ticket).await?;
             let waits = self.0.state.waiters.lock().unwrap().contains(&ticket.id);
@@ -309,7 +309,7 @@ twist! {
 }
 
 twist! {
-    /// Leaving never answers.
+    /// A leave never returns.
     NeverAnswersALeave {
         async fn leave(&self, ticket: &Ticket, how: LeaveMode) -> Result<LeaveOutcome> {
             self.0.memory.leave(ticket, how).await?;
