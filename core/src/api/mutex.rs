@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::api::claim::{Claim, terms};
-use crate::{Guard, Locks, Result, Share};
+use crate::{Guard, LeaseHandle, Locks, Result, Share};
 
 /// A lock with at most one holder at a time. Made by [`Locks::mutex`].
 ///
@@ -53,6 +53,44 @@ impl Mutex {
     /// Dropping the future removes the ticket from the line, so any timeout works.
     pub fn lock(&self) -> impl Future<Output = Result<Guard>> + Send + use<> {
         self.claim.wait(Share::WHOLE)
+    }
+
+    /// Locks, does the work, and releases.
+    ///
+    /// The work gets a handle with the [token](LeaseHandle::token). It is dropped when the lock is
+    /// lost: see [`LeaseHandle::run`]. If the store does not confirm the release, it is tried again
+    /// in the background.
+    ///
+    /// ```
+    /// # tenure::blocking::block_on(async {
+    /// let locks = tenure::connect("memory:").await?;
+    /// let token = locks.mutex("invoices/42").run(|lease| async move { lease.token() }).await?;
+    /// assert!(token > 0);
+    /// # Ok::<(), tenure::Error>(()) }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`lock`](Mutex::lock). [`Lost`](crate::ErrorKind::Lost): the lock was lost during
+    /// the work, or just after its last step.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops the work and releases the lock in the background.
+    pub fn run<F, Work>(&self, work: F) -> impl Future<Output = Result<Work::Output>> + use<F, Work>
+    where
+        F: FnOnce(LeaseHandle) -> Work,
+        Work: Future,
+    {
+        let lock = self.lock();
+        async move {
+            let guard = lock.await?;
+            let output = guard.run(work(guard.handle())).await?;
+            match guard.release().await {
+                Err(error) if error.is_lost() => Err(error),
+                _ => Ok(output),
+            }
+        }
     }
 
     /// Takes the lock if it is free, and returns `None` if it is not.
