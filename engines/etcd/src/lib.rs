@@ -9,27 +9,34 @@
 //! # }
 //! ```
 //!
-//! A free lock is taken with one request, and a release wakes one waiter. The number of a ticket is the revision with which its
-//! key was made. What is not promised, and how to set up a cluster for locks, is in the README of this crate; what the cluster
-//! at hand promises is in [`Locks::guarantees`].
+//! A free lock costs one request, and a release wakes one waiter. A ticket's number is the revision
+//! with which its key was made. Limits, and how to set up a cluster for locks, are in the README of
+//! this crate. [`Locks::guarantees`] returns what the cluster at hand promises.
 //!
 //! # Where what stands
 //!
 //! | file | what it has |
 //! |---|---|
 //! | `lib` | how to get locks; nothing else is needed to use the engine |
-//! | `description`, `url`, `settings` | what the engine says of itself, how its URLs are read, and what they mean |
+//! | `description`, `url`, `settings` | the engine's description, its URLs and its options |
 //! | `connect`, `channel`, `link` | how a connection to a member is opened, and what belongs to it |
-//! | `calls`, `beats`, `watches` | requests, the one stream of keep-alives, the one stream of watches |
+//! | `cluster` | which member is asked, and how revisions that go back are found |
+//! | `calls`, `beats` | requests, and the one stream of keep-alives |
+//! | `watches`, `listeners` | the one stream of watches, and who listens to it |
+//! | `quiet` | a member's pings, answered once a second |
+//! | `signs` | a keep-alive of a session, and whether its answer counts |
 //! | `client`, `store`, `entry` | one client, and the contract of a queue, filled in |
 //! | `keys`, `ask` | the names of keys, and requests as data |
-//! | `berths` | the names of ticket keys, used again |
+//! | `berths`, `names` | the names of ticket keys, used again |
 //! | `latches` | how a request that was given up is kept out for good |
-//! | `neighbours` | who stands next to a ticket in a short line, so that a release tells the next one all it must know |
+//! | `orphans` | tickets of a session that its client does not know |
+//! | `neighbours` | the next ticket in a short line: a release pushes all that it needs |
+//! | `together` | a join and a release of one line as one transaction |
 //! | `journal` | what happens to all tickets, from a watch |
 //! | `still_held` | guarded writes: a comparison for a transaction of one's own |
-//! | `facts` | what a start-up check finds: profile, warnings |
-//! | `status`, `trouble` | how a request ended, as gRPC says it, and as a sentence |
+//! | `facts` | what a start-up check finds: guarantees, warnings |
+//! | `status`, `trouble` | how a request ended, as gRPC reports it, and as a sentence |
+//! | `refused` | requests that a full member carries out and refuses all the same |
 //! | `wire` | what travels, generated from `wire/etcd.proto` |
 
 mod ask;
