@@ -11,7 +11,7 @@ use tenure_core::wake::WakeRegistry;
 use tenure_core::{Result, Runtime, spawn_cancellable};
 
 use crate::calls::Calls;
-use crate::contract::{Remove, Store};
+use crate::contract::{Remove, Sought, Store};
 use crate::mine::Mine;
 use crate::node::Node;
 use crate::own::Own;
@@ -104,21 +104,28 @@ impl<S: Store> Parts<S> {
         }));
     }
 
-    /// Tells the tickets of a session to leave that this client does not know: a join that was delivered twice brought them back
-    /// after they had left. They are not taken out at once. A copy of this process may have the same session, and hold one of them:
-    /// the copy is told like any other holder, and has a ttl to stop.
+    /// Asks the tickets of a session to leave that this client does not know. A join that was delivered twice brought them back
+    /// after they had left. They are not taken out at once: a copy of this process may have the same session, and hold one of
+    /// them. The copy is asked to leave like any other holder, and has a ttl to stop.
     async fn tell_orphans(&self, session: &Arc<Session>) -> Result<()> {
         for node in self.store.orphans(session.id).await? {
             if self.own.knows(node.name.id) {
                 continue;
             }
-            let told = if node.told { Some(node) } else { self.tell(&node).await? };
-            // One that was changed meanwhile is told after the next sign of life.
-            if let Some(node) = told {
+            // The list may be outdated: this client may have taken the node out since, and only then forgotten it.
+            let node = if node.told { self.reread(&node).await? } else { self.tell(&node).await? };
+            // A node that was changed meanwhile is asked to leave after the next sign of life.
+            if let Some(node) = node {
                 self.own.adopt(&node, session, self.host.now());
             }
         }
         Ok(())
+    }
+
+    /// Returns the node as it is now, if it was not taken out or made again.
+    async fn reread(&self, node: &Node) -> Result<Option<Node>> {
+        let (mut nodes, _) = self.store.look(&[Sought::Seen(node)]).await?;
+        Ok(nodes.pop().flatten().filter(|now| now.created == node.created))
     }
 
     /// Tells the owner of a node to leave. `None`: the node was changed meanwhile.

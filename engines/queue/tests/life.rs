@@ -197,6 +197,30 @@ fn a_ticket_that_came_back_unknown_is_told_and_has_a_ttl_to_stop() {
 }
 
 #[test]
+fn an_orphan_that_has_left_since_it_was_listed_is_not_adopted() {
+    let host = Arc::new(BackgroundRuntime::for_timers());
+    let store = Shared::on(host.clone());
+    let queue = Queue::new(Map::connect(&store), host);
+    let (ticket, next) =
+        ([(); 2]).map(|()| Ticket { ttl: Duration::from_secs(3), ..ticket() }).into();
+    block_on(async {
+        queue.join(&ticket, WaitMode::Wait).await.unwrap().expect("it waits");
+        queue.leave(&ticket, LeaveMode::Now).await.unwrap();
+        let before = store.orphan_requests();
+        store.list_outdated_orphan();
+        // A client handles one list before it asks for the next one. The first new list has the orphan.
+        while store.orphan_requests() < before + 2 {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        queue.join(&next, WaitMode::Wait).await.unwrap().expect("it waits");
+        let before = store.front_requests();
+        queue.leave(&next, LeaveMode::Now).await.unwrap();
+        let asked = store.front_requests() - before;
+        assert_eq!(asked, 0, "a lone ticket leaves without a look at its line");
+    });
+}
+
+#[test]
 fn nobody_comes_in_by_a_session_that_may_be_over_at_once() {
     let host = Arc::new(BackgroundRuntime::for_timers());
     let store = Shared::on(host.clone());

@@ -50,6 +50,12 @@ pub(crate) struct Shared {
     late_leave: Mutex<Option<oneshot::Receiver<oneshot::Sender<()>>>>,
     /// The last node that was made, and with which session.
     last: Mutex<Option<(Name, SessionId, Vec<u8>)>>,
+    /// A node that is gone. The next list of orphans still contains it.
+    outdated_orphan: Mutex<Option<Node>>,
+    /// Number of requests for orphans.
+    orphan_requests: AtomicUsize,
+    /// Number of removals that asked for the front of the line.
+    front_requests: AtomicUsize,
 }
 
 /// A request that is on its way.
@@ -86,6 +92,9 @@ impl Shared {
             late_by: Mutex::default(),
             late_leave: Mutex::default(),
             last: Mutex::default(),
+            outdated_orphan: Mutex::default(),
+            orphan_requests: AtomicUsize::default(),
+            front_requests: AtomicUsize::default(),
         })
     }
 
@@ -150,6 +159,29 @@ impl Shared {
     pub(crate) fn enter_again(&self) {
         let (name, session, body) = lock(&self.last).clone().expect("a node was made");
         self.step(|nodes, _| nodes.make(&name, session, &body));
+    }
+
+    /// The last entry is delivered a second time, its ticket is asked to leave, and it leaves. The next list of orphans was read
+    /// before that.
+    #[allow(dead_code, reason = "of the programs that have this store, one has such a proxy")]
+    pub(crate) fn list_outdated_orphan(&self) {
+        let (name, session, body) = lock(&self.last).clone().expect("a node was made");
+        let node = self.step(|nodes, _| {
+            let node = nodes.make(&name, session, &body);
+            nodes.remove(&name, Why::Left);
+            node
+        });
+        *lock(&self.outdated_orphan) = Some(Node { told: true, ..node });
+    }
+
+    #[allow(dead_code, reason = "of the programs that have this store, one has such a proxy")]
+    pub(crate) fn orphan_requests(&self) -> usize {
+        self.orphan_requests.load(Ordering::Relaxed)
+    }
+
+    #[allow(dead_code, reason = "of the programs that have this store, one has such a proxy")]
+    pub(crate) fn front_requests(&self) -> usize {
+        self.front_requests.load(Ordering::Relaxed)
     }
 
     #[allow(dead_code, reason = "of the programs that have this store, one has onlookers")]
@@ -306,6 +338,7 @@ impl Store for Map {
     }
 
     async fn remove(&self, remove: &Remove<'_>) -> Result<Removed> {
+        self.0.front_requests.fetch_add(remove.front.is_some().into(), Ordering::Relaxed);
         self.0.travel().await;
         let late = lock(&self.0.late_leave).take();
         if let Some(late) = late {
@@ -347,7 +380,9 @@ impl Store for Map {
     }
 
     async fn orphans(&self, session: SessionId) -> Result<Vec<Node>> {
+        self.0.orphan_requests.fetch_add(1, Ordering::Relaxed);
         let mut nodes = self.0.step(|nodes, _| nodes.all());
+        nodes.extend(lock(&self.0.outdated_orphan).take());
         let known = lock(&self.0.known);
         nodes.retain(|node| node.session == session && !known.contains(&node.name.id));
         Ok(nodes)
