@@ -37,11 +37,15 @@ const TOGETHER_MAX: usize = 3;
 const DIGEST: &str = "digest";
 
 /// A session, until it is dropped: then it is closed.
+///
+/// Fields are dropped in the order in which they are declared.
 pub(crate) struct Wire {
-    client: Client,
-    /// After the client, which its drop lets come to its end.
-    leash: Arc<Leash>,
+    /// Dropped before the leash. If the home runtime has ended, the leash drops the client's task, and the client crate panics
+    /// when a watch is polled after that.
     pub(crate) watches: UntilDropped,
+    client: Client,
+    /// Dropped after the client, so that the client's task sends what the client left behind and then ends.
+    leash: Arc<Leash>,
     pub(crate) looks: Looks,
     settings: Arc<Settings>,
     /// The runtime that this session was opened on.
