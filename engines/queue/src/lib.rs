@@ -2,8 +2,8 @@
 //!
 //! Such stores keep a line in the same way. Each ticket is a node, in the order in which the store
 //! made them. A client looks at the nodes ahead of its own, and watches those that keep it out. A
-//! session keeps all nodes of a client alive. [`Queue`] has that code once. [`Store`] is the contract
-//! of a store: enter, look, watch, remove, and the session.
+//! session keeps all nodes of a client alive. [`Queue`] has that code once. [`Store`] is the
+//! contract of a store: enter, look, watch, remove, and the session.
 //!
 //! # Where what stands
 //!
