@@ -25,14 +25,14 @@ pub(crate) struct Call {
     pub(crate) by: u64,
     /// The time at which it is refused if other clients were quicker each time.
     pub(crate) until: Time,
-    pub(crate) tell: oneshot::Sender<Result<CounterValue>>,
+    pub(crate) sender: oneshot::Sender<Result<CounterValue>>,
 }
 
 impl Call {
     pub(crate) fn answer(self, answer: Result<u64>) {
         let tally = |value| CounterValue { value, allowed: true, resets_in: None };
         // A caller that has gone leaves a gap, which a sequence may have.
-        let _ = self.tell.send(answer.map(tally));
+        let _ = self.sender.send(answer.map(tally));
     }
 }
 
@@ -56,11 +56,11 @@ impl Calls {
     pub(crate) fn take(&self, register: &Register, calls: &mut Vec<Call>) -> bool {
         let mut all = self.lock();
         let Some(waiting) = all.get_mut(register) else { return false };
-        calls.retain(|call| !call.tell.is_closed());
+        calls.retain(|call| !call.sender.is_closed());
         while calls.len() < CALLS_MAX
             && let Some(call) = waiting.pop_front()
         {
-            if !call.tell.is_closed() {
+            if !call.sender.is_closed() {
                 calls.push(call);
             }
         }

@@ -1,4 +1,4 @@
-//! What a store must do so that lines can be kept in it.
+//! The contract of a store, so that lines can be kept in it.
 
 use std::time::Duration;
 
@@ -308,7 +308,7 @@ pub struct Watching {
     pub changed: BoxFuture<Told>,
 }
 
-/// What a watch reports.
+/// A report of a watch.
 #[derive(Clone, Debug)]
 pub enum Told {
     /// One of the nodes may have changed: read them.

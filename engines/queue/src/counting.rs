@@ -29,14 +29,14 @@ impl<S: Store> Queue<S> {
             let value = errors::checked_sum(key, store.read(register).await?.value, 0)?;
             return Ok(CounterValue { value, allowed: true, resets_in: None });
         }
-        let (tell, told) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         let until = host.now().plus(*answers_within / 2);
-        if counting.push(register, Call { key: key.clone(), by, until, tell }) {
+        if counting.push(register, Call { key: key.clone(), by, until, sender }) {
             let (parts, register) = (self.parts.clone(), register.clone());
             let taker = Taker { parts, register, has_ended: false };
             host.spawn(Box::pin(taker.run()));
         }
-        told.await.unwrap_or_else(|_| Err(store.silence()))
+        receiver.await.unwrap_or_else(|_| Err(store.silence()))
     }
 }
 
@@ -107,7 +107,7 @@ impl<S: Store> Taker<S> {
     ) -> Result<T> {
         let gone = async {
             for call in calls {
-                call.tell.closed().await;
+                call.sender.closed().await;
             }
         };
         match select(pin!(self.parts.in_time(request)), pin!(gone)).await {

@@ -97,13 +97,13 @@ impl<S: Store> Engine for Queue<S> {
         let open = self.sessions.close();
         // A task that is opening a session ends that session itself.
         let opened = async { Ok(self.sessions.turn().await) };
-        let _late = self.parts.in_time(opened).await;
+        let _turn = self.parts.in_time(opened).await;
         let ended = open.iter().map(|session| {
             session.finish();
             self.parts.in_time(store.end(session.id))
         });
         // A session that cannot be ended ends by itself.
-        let _ended = join_all(ended).await;
+        let _ = join_all(ended).await;
         self.onlooker.stop();
         store.close().await;
     }

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_noted_of_a_line_is_not_noted_of_most_others() {
+    fn a_note_of_a_line_is_not_a_note_of_most_others() {
         let free = Free::new();
         let line = |n: u32| LineId::of(&Key::new(n.to_string()).unwrap());
         assert!(free.seems(&line(0)));

@@ -54,7 +54,7 @@ impl<S: Store> Queue<S> {
                 }
             } else if node.told {
                 return Ok(LeaveOutcome::Requested);
-            } else if self.parts.tell(node).await?.is_some() {
+            } else if self.parts.ask_to_leave(node).await?.is_some() {
                 self.parts.bells.notify(ticket.id);
                 return Ok(LeaveOutcome::Requested);
             }
@@ -77,7 +77,7 @@ impl<S: Store> Queue<S> {
             return Ok(LeaveOutcome::Absent);
         }
         if front.is_none() {
-            self.tell_latecomers(node);
+            self.wake_latecomers(node);
         }
         if next.is_some() && front.as_ref().is_some_and(|front| front.nodes.is_empty()) {
             // It has left meanwhile, and another ticket is the next.
@@ -90,7 +90,7 @@ impl<S: Store> Queue<S> {
 
     /// Wakes tickets of this client that joined since the removal was sent. Its answer has no front
     /// for them, so they read the line again.
-    fn tell_latecomers(&self, left: &Node) {
+    fn wake_latecomers(&self, left: &Node) {
         let Parts { own, bells, host, .. } = &*self.parts;
         own.end(left.name.id, host.now(), left.ticket.ttl);
         for id in own.all_in(&left.name.line) {

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_ticket_is_not_read_as_one() {
+    fn a_body_of_no_ticket_is_not_read_as_one() {
         let name = Name::of(&Ticket::new(Key::new("a").unwrap(), Share::WHOLE));
         for body in [
             "",

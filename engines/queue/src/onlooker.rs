@@ -113,7 +113,7 @@ impl Onlooker {
     }
 
     async fn follow<S: Store>(&self, parts: &Arc<Parts<S>>) -> Result<Option<Arc<Following>>> {
-        let _alone = self.beginning.lock().await;
+        let _guard = self.beginning.lock().await;
         if let Some(following) = self.begun() {
             return Ok(Some(following));
         }
@@ -272,7 +272,7 @@ impl Lines {
         if line.find_place(id, 0).is_none() {
             let seat = Slot { ticket: node.ticket, session: (), number, ends: None, leaving };
             if !line.restore(seat, tell) {
-                tracing::debug!(%id, "a node that cannot be in its line is not told");
+                tracing::debug!(%id, "no event for a node that cannot be in its line");
             }
             return;
         }

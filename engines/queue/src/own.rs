@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_hears_late_that_a_condemned_ticket_is_out_leaves_the_next_join_alone() {
+    fn a_late_notice_that_a_condemned_ticket_is_out_leaves_the_next_join_alone() {
         let own = Own::new(|_| {});
         let (name, _) = joins(&own);
         let later = NOW.plus(Duration::from_secs(100));
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_served_is_served_whatever_an_older_answer_says() {
+    fn a_served_ticket_stays_served_after_an_older_answer() {
         let own = Own::new(|_| ());
         let (name, seen) = joins(&own);
         let waits = seen(SESSION, 6, TicketState::Waiting);
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_seen_of_an_earlier_life_of_a_ticket_says_nothing_of_this_one() {
+    fn a_read_of_an_earlier_life_of_a_ticket_does_not_count_for_this_one() {
         let own = Own::new(|_| ());
         let (name, seen) = joins(&own);
         own.see(&seen(SESSION - 1, 6, TicketState::Holding), true);

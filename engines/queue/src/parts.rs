@@ -1,4 +1,4 @@
-//! What the tasks of a client share with it: the store, its tickets, and the wake-ups.
+//! Parts of a client that its tasks share with it: the store, its tickets, and the wake-ups.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -85,8 +85,8 @@ impl<S: Store> Parts<S> {
         if session.has_signed() && !self.seeking.swap(true, Ordering::AcqRel) {
             let (parts, session) = (self.clone(), session.clone());
             self.host.spawn(Box::pin(async move {
-                if let Err(error) = parts.in_time(parts.tell_orphans(&session)).await {
-                    tracing::debug!(%error, "what a session has is asked for again after its next sign of life");
+                if let Err(error) = parts.in_time(parts.ask_orphans_to_leave(&session)).await {
+                    tracing::debug!(%error, "cannot read the tickets of a session: retrying after its next sign of life");
                 }
                 parts.seeking.store(false, Ordering::Release);
             }));
@@ -110,14 +110,18 @@ impl<S: Store> Parts<S> {
     /// delivered twice brought them back after they had left. They are not taken out at once: a
     /// copy of this process may have the same session, and hold one of them. The copy is asked to
     /// leave like any other holder, and has a ttl to stop.
-    async fn tell_orphans(&self, session: &Arc<Session>) -> Result<()> {
+    async fn ask_orphans_to_leave(&self, session: &Arc<Session>) -> Result<()> {
         for node in self.store.orphans(session.id).await? {
             if self.own.knows(node.name.id) {
                 continue;
             }
             // The list may be outdated: this client may have taken the node out since, and only
             // then forgotten it.
-            let node = if node.told { self.reread(&node).await? } else { self.tell(&node).await? };
+            let node = if node.told {
+                self.reread(&node).await?
+            } else {
+                self.ask_to_leave(&node).await?
+            };
             // A node that was changed meanwhile is asked to leave after the next sign of life.
             if let Some(node) = node {
                 self.own.adopt(&node, session, self.host.now());
@@ -133,7 +137,7 @@ impl<S: Store> Parts<S> {
     }
 
     /// Asks the owner of a node to leave. Returns `None` if the node was changed meanwhile.
-    pub(crate) async fn tell(&self, node: &Node) -> Result<Option<Node>> {
+    pub(crate) async fn ask_to_leave(&self, node: &Node) -> Result<Option<Node>> {
         self.store.change(node, &Node::body(&node.ticket, node.base, true)).await
     }
 

@@ -79,15 +79,15 @@ async fn living<S: Store>(
         return Ok(session);
     }
     // The caller may give up: the session is opened all the same, for the next caller.
-    let (tell, told) = oneshot::channel();
+    let (sender, receiver) = oneshot::channel();
     let (opens, sessions) = (parts.clone(), sessions.clone());
     parts.host.spawn(Box::pin(async move {
         let opened = opens.in_time(open(&opens, &sessions, ttl)).await;
         drop(turn);
         // The caller may have gone.
-        let _gone = tell.send(opened);
+        let _ = sender.send(opened);
     }));
-    told.await.unwrap_or_else(|_| Err(parts.store.silence()))
+    receiver.await.unwrap_or_else(|_| Err(parts.store.silence()))
 }
 
 async fn open<S: Store>(

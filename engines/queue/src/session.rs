@@ -89,7 +89,7 @@ impl Session {
     /// Returns whether tickets may join with it. A session that has missed signs of life may be
     /// over before its next ticket is used, so this asks the store first.
     pub(crate) async fn is_sound<S: Store>(&self, store: &S, host: &dyn Runtime) -> Result<bool> {
-        let _alone = self.proving.lock().await;
+        let _guard = self.proving.lock().await;
         let sent = host.now();
         if self.is_fresh(sent) {
             return Ok(true);
@@ -108,7 +108,7 @@ impl Session {
     /// known life of the session until its next renewal. Returns an error if the store refuses it.
     /// The remaining life shows whether it was answered at all.
     pub(crate) async fn renew<S: Store>(&self, store: &S, host: &dyn Runtime) -> Result<()> {
-        let Ok(_alone) = self.proving.try_lock() else {
+        let Ok(_guard) = self.proving.try_lock() else {
             // Another task is sending one.
             drop(self.proving.lock().await);
             return Ok(());
@@ -225,7 +225,7 @@ pub(crate) async fn keep_alive<S: Store>(
         let pause = if hurries { granted / HURRIES } else { now.until(due) };
         host.sleep(pause.min(life)).await;
         let (Some(held), Some(store)) = (session.upgrade(), store.upgrade()) else { return };
-        let _alone = held.proving.lock().await;
+        let _guard = held.proving.lock().await;
         let now = host.now();
         if !hurries && !now.has_reached(held.due()) && !held.is_over(now) {
             // A renewal of a ticket has sent one.

@@ -18,7 +18,7 @@ pub(crate) struct Stand {
     pub(crate) blockers: Vec<Node>,
     /// The number of the one right ahead; 0 if that is not known. No ticket comes in between.
     pub(crate) behind: u64,
-    /// The line is so long that not all tickets ahead were read.
+    /// Not all tickets ahead were read, because the line is long.
     pub(crate) deep: bool,
     /// More than [`NEAR`] are ahead, so that a renewal reads only those that keep it out.
     pub(crate) far: bool,
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_right_ahead_is_known_where_the_line_was_seen() {
+    fn the_ticket_right_ahead_is_known_where_the_line_was_read() {
         let mut front = line(&[(9, 9), (1, 9), (9, 9)]);
         let behind = |front: &Front, at: usize| {
             let node = &front.nodes[at];
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn near_is_who_is_kept_out_by_the_one_right_ahead() {
+    fn near_is_a_ticket_that_the_one_right_ahead_keeps_out() {
         use Distance::{Far, Near, Next};
         let distances = |shares: &[(u32, u32)]| -> Vec<Distance> {
             let front = line(shares);
@@ -191,16 +191,16 @@ mod tests {
     }
 
     #[test]
-    fn next_is_who_has_one_ahead_though_more_may_be_there() {
+    fn next_is_a_ticket_with_one_ahead_though_more_may_be_there() {
         let mut front = line(&[(9, 9), (9, 9)]);
         let share = Share::new(9, 9).unwrap();
         let distance = |front: &Front, created| front.stand(created, share).unwrap().distance();
         front.total = 5;
-        assert_eq!(distance(&front, 2), Distance::Next, "those who are left out came later");
+        assert_eq!(distance(&front, 2), Distance::Next, "the tickets that are left out came later");
         front.nodes.pop();
         assert_eq!(distance(&front, 5), Distance::Far, "others may be between them");
         front.ahead = Some(Ahead { count: 1, taken: 9, behind: 0 });
-        assert_eq!(distance(&front, 5), Distance::Next, "the store knows of nobody else");
+        assert_eq!(distance(&front, 5), Distance::Next, "the store knows of no other ticket");
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! A store in a map of this process: the contract of [`Store`] in as few steps as there are, with a clock of its own.
+//! A store in a map of this process: the contract of [`Store`] in as few steps as there are, with a
+//! clock of its own.
 
 mod nodes;
 
@@ -22,7 +23,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 
 use nodes::Nodes;
 
-/// So much of a line is answered to whoever comes in.
+/// Count of nodes in the answer to a join.
 const PAGE: usize = 128;
 
 /// The store that all clients share.
@@ -30,25 +31,25 @@ pub(crate) struct Shared {
     nodes: Mutex<Nodes>,
     changed: Notify,
     host: Arc<dyn Runtime>,
-    /// Those who entered, or tried to, and are not forgotten.
+    /// Tickets that entered, or tried to, and are not forgotten.
     known: Mutex<HashSet<TicketId>>,
-    /// Who enters hears nothing of it.
+    /// Entries are not answered.
     loses_answers: AtomicBool,
-    /// Signs of life are not heard.
+    /// Signs of life are lost.
     deaf: AtomicBool,
     /// It is sure of less than half of each life.
     unsure: AtomicBool,
-    /// How many signs of life it has heard.
+    /// Count of signs of life.
     signs: AtomicUsize,
-    /// Answers come only to who asks twice.
+    /// An answer needs a second poll.
     takes_steps: AtomicBool,
-    /// Who enters next hears of it so much later, when its session is over.
+    /// The next entry is answered after this time, when its session is over.
     outlived_by: Mutex<Option<Duration>>,
-    /// Who enters next hears of it so much later, and its session lives on.
+    /// The next entry is answered after this time, and its session lives on.
     late_by: Mutex<Option<Duration>>,
-    /// The next request to take a node out arrives when this is sent, and nobody hears of it.
+    /// The next removal arrives when this is sent, and is not answered.
     late_leave: Mutex<Option<oneshot::Receiver<oneshot::Sender<()>>>>,
-    /// The last node that was made, and with which session.
+    /// The last node that was made, and its session.
     last: Mutex<Option<(Name, SessionId, Vec<u8>)>>,
     /// A node that is gone. The next list of orphans still contains it.
     outdated_orphan: Mutex<Option<Node>>,
@@ -62,7 +63,7 @@ pub(crate) struct Shared {
 pub(crate) struct Late(oneshot::Sender<oneshot::Sender<()>>);
 
 impl Late {
-    /// It arrives, and is carried out.
+    /// Lets it arrive, and waits until it is carried out.
     #[allow(dead_code, reason = "of the programs that have this store, one leaves late")]
     pub(crate) async fn arrive(self) {
         let (arrived, carried_out) = oneshot::channel();
@@ -123,7 +124,7 @@ impl Shared {
         self.takes_steps.store(take, Ordering::Relaxed);
     }
 
-    /// What it does not hear it never answers.
+    /// A lost sign of life is never answered.
     async fn hear(&self) {
         if self.deaf.load(Ordering::Relaxed) {
             pending::<()>().await;
@@ -154,15 +155,15 @@ impl Shared {
         Late(arrives)
     }
 
-    /// The last entry is delivered a second time.
+    /// Delivers the last entry a second time.
     #[allow(dead_code, reason = "of the programs that have this store, one has such a proxy")]
     pub(crate) fn enter_again(&self) {
         let (name, session, body) = lock(&self.last).clone().expect("a node was made");
         self.step(|nodes, _| nodes.make(&name, session, &body));
     }
 
-    /// The last entry is delivered a second time, its ticket is asked to leave, and it leaves. The next list of orphans was read
-    /// before that.
+    /// Delivers the last entry a second time. Its ticket is asked to leave, and leaves. The next
+    /// list of orphans was read before that.
     #[allow(dead_code, reason = "of the programs that have this store, one has such a proxy")]
     pub(crate) fn list_outdated_orphan(&self) {
         let (name, session, body) = lock(&self.last).clone().expect("a node was made");
@@ -194,7 +195,7 @@ impl Shared {
         lock(&self.known).len()
     }
 
-    /// One step. Sessions that have ended are out before it.
+    /// Runs one step. Sessions that have ended are out before it.
     fn step<T>(&self, act: impl FnOnce(&mut Nodes, Time) -> T) -> T {
         let mut nodes = lock(&self.nodes);
         let (now, before) = (self.host.now(), nodes.at());
@@ -456,7 +457,7 @@ impl Store for Map {
     async fn close(&self) {}
 }
 
-/// What one moment brought.
+/// The changes of one moment.
 pub(crate) type Moment = (u64, Vec<Change>);
 
 /// Why a node of an ended session is out.
