@@ -83,7 +83,7 @@ pub use client::Etcd;
 pub use description::DESCRIPTION;
 pub use still_held::StillHeld;
 
-/// Bare requests, for measurements beside the engine. No part of what is promised.
+/// Bare requests, for measurements beside the engine. They are not part of the public API.
 #[cfg(feature = "wire")]
 #[doc(hidden)]
 pub mod wire_only {
@@ -93,21 +93,31 @@ pub mod wire_only {
     pub use crate::wire::*;
 }
 
-/// So often a verb is sent again when its answer is lost, after a pause that doubles each time: for longer than an election
-/// takes.
+/// Maximum retries of a verb whose answer is lost, with a pause that doubles each time. Together
+/// they outlast an election.
 const RETRIES: u32 = 6;
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
-/// The locks of the cluster that this URL names: `etcd://H1,H2,H3`, or `etcds://` with TLS.
+/// Returns the locks of the cluster that this URL names: `etcd://H1,H2,H3`, or `etcds://` with TLS.
 ///
-/// User and password stand before the hosts: `etcd://user:password@host`. The options are in the README.
+/// User and password stand before the hosts: `etcd://user:password@host`. The options are in the
+/// README.
+///
+/// # Errors
+///
+/// `Invalid` for a URL that is wrong, `Unavailable` if no member can be reached, and `Rejected` if
+/// the members refuse this client.
 pub async fn connect(url: impl AsRef<str>) -> Result<Locks> {
     let host: Arc<dyn Runtime> = Arc::new(BackgroundRuntime::for_drivers());
     let engine = engine(url.as_ref(), host.clone()).await?;
     Ok(Locks::on(Retry::new(engine, host.clone(), RETRIES, RETRY_PAUSE), host))
 }
 
-/// The engine alone, which lives on `host`.
+/// Returns the engine alone, which lives on `host`.
+///
+/// # Errors
+///
+/// As [`connect`].
 pub async fn engine(url: &str, host: Arc<dyn Runtime>) -> Result<OnRuntime<Queue<Etcd>>> {
     let settings = url::read(url)?;
     let beats = host.clone();
