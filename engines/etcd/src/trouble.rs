@@ -32,7 +32,7 @@ const MAJORITY: &str = "more than half of the cluster's members must run and rea
 /// etcd's text for a token that is older than the last change of its users and roles.
 const OLD_TOKEN: &str = "revision of auth store is old";
 
-/// Returns the error for a status of a member, or of the way to it.
+/// What a member of these settings, or the way to it, answered.
 pub(crate) fn error(settings: &Settings, status: &Status) -> Error {
     let whom = settings.whom();
     let told = status.message();
@@ -210,7 +210,7 @@ fn strange(settings: &Settings, place: impl Display) -> Error {
     ))
 }
 
-/// Returns the error for a refused certificate, which a retry does not mend.
+/// TLS ended because of a certificate: asking again does not help.
 fn distrust(settings: &Settings, whom: &str, heard: &str) -> Option<Error> {
     settings.tls.as_ref()?.distrust(whom, heard)
 }

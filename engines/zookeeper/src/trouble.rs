@@ -101,7 +101,7 @@ pub(crate) fn mute(settings: &Settings) -> Error {
     ))
 }
 
-/// Returns an error for a failure of TLS that a retry does not mend.
+/// Refuses what TLS will not mend by itself.
 pub(crate) fn by_tls(settings: &Settings, server: &Address, error: &io::Error) -> Result<()> {
     let Some(files) = &settings.tls else { return Ok(()) };
     let (whom, heard) = (format!("ZooKeeper at {server}"), error.to_string());
@@ -113,7 +113,7 @@ pub(crate) fn by_tls(settings: &Settings, server: &Address, error: &io::Error) -
     files.distrust(&whom, &heard).map_or(Ok(()), Err)
 }
 
-/// Returns the error for an ensemble whose sessions end before its leader gets their signs of life.
+/// What is said of an ensemble whose sessions end before its leader has heard of their signs of life.
 pub(crate) fn too_short(settings: &Settings, granted: Duration) -> Error {
     Error::rejected(format!(
         "{} grants sessions of {granted:?}, and a holder that counts on less than half of that is not safe, because servers tell their leader of it only every half tick: set maxSessionTimeout to two ticks or more, or tickTime to less",
