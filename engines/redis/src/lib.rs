@@ -1,4 +1,5 @@
-//! Locks kept by Redis or Valkey: one server, Sentinel, Cluster, or `RedLock` over independent masters.
+//! Locks kept by Redis or Valkey: one server, Sentinel, Cluster, or `RedLock` over independent
+//! masters.
 //!
 //! ```no_run
 //! # async fn pay() -> tenure_core::Result<()> {
@@ -9,12 +10,12 @@
 //! # }
 //! ```
 //!
-//! A free lock is taken with one request and handed over with one push. Every verb is one script, which
-//! Redis carries out in one step; the server's clock decides who lives. What is not promised, and how to set
-//! up a server for locks, is in the README of this crate; what the server at hand promises is in
-//! [`Locks::guarantees`].
+//! A free lock costs one request, and a hand-over one push. Every verb is one script, which Redis
+//! carries out in one step. The server's clock decides which tickets live. Limits, and how to set
+//! up a server for locks, are in the README of this crate. [`Locks::guarantees`] returns what the
+//! server at hand promises.
 //!
-//! A resource in Redis can refuse the writes of those who hold a lock no more: see the crate `tenure-fence-redis`.
+//! Redis can refuse the writes of old holders to its own data: see the crate `tenure-fence-redis`.
 //!
 //! # Where what stands
 //!
@@ -23,23 +24,24 @@
 //! | file | what it has |
 //! |---|---|
 //! | `lib` | how to get locks; nothing else is needed to use the engine |
-//! | `description`, `url`, `settings` | what the engine says of itself, how its URLs are read, and what they mean |
-//! | `connect` | how a connection is opened: addresses, TLS, who one is |
-//! | `link` | what the kit's links must know of the server, and what belongs to one connection |
+//! | `description`, `url`, `settings` | the engine's description, its URLs and its options |
+//! | `connect` | opening a connection: addresses, TLS, the login |
+//! | `link` | the server for the kit's links, and the state of one connection |
 //! | `store`, `engine` | how the engine is opened, and the nine verbs |
-//! | `facts` | what a start-up check finds: profile, refusals, warnings |
-//! | `trouble` | what went wrong, as a sentence; `secret` keeps passwords out of it |
+//! | `facts` | a start-up check: guarantees, refusals, warnings |
+//! | `trouble` | errors, as sentences; `secret` keeps passwords out of them |
 //!
-//! An engine adds what only its store has. Here these are:
+//! These are only of this engine:
 //!
 //! | file | what it has |
 //! |---|---|
-//! | `route` | what a deployment does for a verb; `one` and `cluster` do it, `redlock` puts several servers together |
-//! | `calls`, `told`, `acks` | how a script is called, and how replicas acknowledge what it wrote |
-//! | `verbs` | the three verbs that change a line: the call, the part in a bundle, what the answer means |
-//! | `script`, `body`, `reply`, `letter` | the scripts and what travels to and from them |
+//! | `route` | the contract of a deployment; `one` and `cluster` implement it |
+//! | `redlock` | several servers together |
+//! | `calls`, `told`, `acks` | calls of scripts, and acknowledgements of replicas |
+//! | `verbs` | the three verbs that change a line: call, part in a bundle, answer |
+//! | `script`, `body`, `reply`, `letter` | the scripts and their data |
 //! | `door`, `sentinel`, `patrol` | how the master is found and followed |
-//! | `together`, `bundle` | what makes it quicker: verbs that share a call |
+//! | `together`, `bundle` | for speed: verbs that share a call |
 
 mod acks;
 mod body;
@@ -95,7 +97,8 @@ const RETRY_PAUSE: Duration = Duration::from_millis(50);
 /// | `redis+cluster://H1,H2,H3` | a cluster, found through any of these |
 /// | `redlock://H1,H2,H3` | a majority of these, which know nothing of each other: see [`RedLock`] |
 ///
-/// User and password stand before the hosts: `redis://user:password@host`. The options are in the README.
+/// User and password stand before the hosts: `redis://user:password@host`. The options are in the
+/// README.
 pub async fn connect(url: impl AsRef<str>) -> Result<Locks> {
     let (deployment, settings) = url::read(url.as_ref())?;
     let host: Arc<dyn Runtime> = Arc::new(BackgroundRuntime::for_drivers());
