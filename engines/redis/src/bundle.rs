@@ -118,13 +118,13 @@ impl Bundle {
         };
         for (answer, part) in self.answers.into_iter().zip(parts) {
             let part = Some(part).filter(|part| *part != Value::Nil);
-            let _nobody_waits = answer.send(Ok(part));
+            let _ = answer.send(Ok(part));
         }
     }
 
     fn fail(self, trouble: &RedisError) {
         for answer in self.answers {
-            let _nobody_waits = answer.send(Err(trouble.clone()));
+            let _ = answer.send(Err(trouble.clone()));
         }
     }
 }

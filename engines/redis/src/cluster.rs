@@ -205,7 +205,7 @@ impl Cluster {
             } else {
                 entry.late(&silence);
             }
-            let _nobody_waits = tell.send(answer.unwrap_or_else(|_| Err(trouble::silence())));
+            let _ = tell.send(answer.unwrap_or_else(|_| Err(trouble::silence())));
         });
         // Another caller may have found a concurrent answer strange meanwhile.
         driver.known(&open, told.await.unwrap_or_else(|_| Err(trouble::over())))

@@ -24,24 +24,23 @@
 //! | file | what it has |
 //! |---|---|
 //! | `lib` | how to get locks; nothing else is needed to use the engine |
-//! | `description`, `url`, `settings` | the engine's description, its URLs and its options |
-//! | `connect` | opening a connection: addresses, TLS, the login |
-//! | `link` | the server for the kit's links, and the state of one connection |
+//! | `description`, `url`, `settings` | what the engine says of itself, how its URLs are read, and what they mean |
+//! | `connect` | how a connection is opened: addresses, TLS, who one is |
+//! | `link` | what the kit's links must know of the server, and what belongs to one connection |
 //! | `store`, `engine` | how the engine is opened, and the nine verbs |
-//! | `facts` | a start-up check: guarantees, refusals, warnings |
-//! | `trouble` | errors, as sentences; `secret` keeps passwords out of them |
+//! | `facts` | what a start-up check finds: profile, refusals, warnings |
+//! | `trouble` | what went wrong, as a sentence; `secret` keeps passwords out of it |
 //!
-//! These are only of this engine:
+//! An engine adds what only its store has. Here these are:
 //!
 //! | file | what it has |
 //! |---|---|
-//! | `route` | the contract of a deployment; `one` and `cluster` implement it |
-//! | `redlock` | several servers together |
-//! | `calls`, `told`, `acks` | calls of scripts, and acknowledgements of replicas |
-//! | `verbs` | the three verbs that change a line: call, part in a bundle, answer |
-//! | `script`, `body`, `reply`, `letter` | the scripts and their data |
+//! | `route` | what a deployment does for a verb; `one` and `cluster` do it, `redlock` puts several servers together |
+//! | `calls`, `told`, `acks` | how a script is called, and how replicas acknowledge what it wrote |
+//! | `verbs` | the three verbs that change a line: the call, the part in a bundle, what the answer means |
+//! | `script`, `body`, `reply`, `letter` | the scripts and what travels to and from them |
 //! | `door`, `sentinel`, `patrol` | how the master is found and followed |
-//! | `together`, `bundle` | for speed: verbs that share a call |
+//! | `together`, `bundle` | what makes it quicker: verbs that share a call |
 
 mod acks;
 mod body;
