@@ -81,23 +81,28 @@ pub use redlock::RedLock;
 use settings::Deployment;
 pub use store::{RedisCluster, RedisStore, Store};
 
-/// So often a verb is sent again when its answer is lost, after a pause that doubles each time.
+/// Maximum retries of a verb whose answer is lost, with a pause that doubles each time.
 const RETRIES: u32 = 4;
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
-/// The locks of the servers that this URL names.
+/// Returns the locks of the servers that this URL names.
 ///
 /// | URL | servers |
 /// |---|---|
 /// | `redis://HOST:PORT/DB` | one, without TLS |
 /// | `rediss://HOST:PORT/DB` | one, with TLS |
 /// | `redis+unix:///PATH?db=DB` | one on this machine, by its socket |
-/// | `redis+sentinel://H1,H2,H3/SERVICE/DB` | whichever the sentinels call the master |
+/// | `redis+sentinel://H1,H2,H3/SERVICE/DB` | the sentinels' current master |
 /// | `redis+cluster://H1,H2,H3` | a cluster, found through any of these |
-/// | `redlock://H1,H2,H3` | a majority of these, which know nothing of each other: see [`RedLock`] |
+/// | `redlock://H1,H2,H3` | a majority of these independent servers: see [`RedLock`] |
 ///
 /// User and password stand before the hosts: `redis://user:password@host`. The options are in the
 /// README.
+///
+/// # Errors
+///
+/// `Invalid` for a URL that is wrong, `Unavailable` if no server can be reached, and `Rejected` if
+/// the server refuses this client.
 pub async fn connect(url: impl AsRef<str>) -> Result<Locks> {
     let (deployment, settings) = url::read(url.as_ref())?;
     let host: Arc<dyn Runtime> = Arc::new(BackgroundRuntime::for_drivers());
