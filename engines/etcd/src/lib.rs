@@ -117,7 +117,7 @@ pub async fn connect(url: impl AsRef<str>) -> Result<Locks> {
 ///
 /// # Errors
 ///
-/// As [`connect`].
+/// As [`connect()`].
 pub async fn engine(url: &str, host: Arc<dyn Runtime>) -> Result<OnRuntime<Queue<Etcd>>> {
     let settings = url::read(url)?;
     let beats = host.clone();

@@ -81,7 +81,7 @@ pub fn connect(url: &str) -> tenure_core::Result<FileStore> {
 ///
 /// # Errors
 ///
-/// As [`connect`].
+/// As [`connect()`].
 pub fn connect_existing(url: &str) -> tenure_core::Result<Option<FileStore>> {
     let (path, settings) = url::parse(url)?;
     FileStore::open_existing(path, settings)

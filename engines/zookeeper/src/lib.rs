@@ -118,7 +118,7 @@ pub async fn connect(url: impl AsRef<str>) -> Result<Locks> {
 ///
 /// # Errors
 ///
-/// As [`connect`].
+/// As [`connect()`].
 pub async fn engine(url: &str, host: Arc<dyn Runtime>) -> Result<OnRuntime<Queue<ZooKeeper>>> {
     let settings = url::read(url)?;
     let signs = host.clone();
