@@ -10,25 +10,25 @@ use crate::wire::{
     TxnResponse,
 };
 
-/// How keys are asked for.
+/// gRPC path of a range request.
 pub(crate) const RANGE: &str = "/etcdserverpb.KV/Range";
 
-/// One key.
+/// Reads one key.
 pub(crate) fn get(key: Vec<u8>) -> RangeRequest {
     RangeRequest { key, ..RangeRequest::default() }
 }
 
-/// The first keys of a span, in the order in which they were made.
+/// Reads the first keys of a span, in the order in which they were made.
 pub(crate) fn first(span: Span, most: usize) -> RangeRequest {
     sorted(span, most, SortOrder::Ascend)
 }
 
-/// The last keys of a span, the latest first.
+/// Reads the last keys of a span, the latest first.
 pub(crate) fn last(span: Span, most: usize) -> RangeRequest {
     sorted(span, most, SortOrder::Descend)
 }
 
-/// The last keys of a span that were made before a revision, the latest first.
+/// Reads the last keys of a span that were made before a revision, the latest first.
 pub(crate) fn last_before(span: Span, created: u64, most: usize) -> RangeRequest {
     let max_create_revision = number(created.saturating_sub(1));
     RangeRequest { max_create_revision, ..last(span, most) }
@@ -49,7 +49,7 @@ pub(crate) fn put(key: Vec<u8>, value: Vec<u8>, lease: i64) -> PutRequest {
     PutRequest { key, value, lease, ..PutRequest::default() }
 }
 
-/// A key that is there is put as it is: with its value, under its lease.
+/// Puts an existing key unchanged: with its value, under its lease.
 pub(crate) fn put_again(key: Vec<u8>) -> PutRequest {
     PutRequest { key, ignore_value: true, ignore_lease: true, ..PutRequest::default() }
 }
@@ -72,25 +72,25 @@ pub(crate) fn txn_op(txn: TxnRequest) -> RequestOp {
     RequestOp { request: Some(Request::RequestTxn(txn)) }
 }
 
-/// The key was made with this revision; with 0: there is none.
+/// Compares: the key was made with this revision; with 0: there is no key.
 pub(crate) fn is_made(key: Vec<u8>, revision: u64) -> Compare {
     let target = TargetUnion::CreateRevision(number(revision));
     compare(key, Vec::new(), CompareResult::Equal, CompareTarget::Create, target)
 }
 
-/// The key was changed last with this revision; with 0: there is none.
+/// Compares: the key was changed last with this revision; with 0: there is no key.
 pub(crate) fn is_changed(key: Vec<u8>, revision: u64) -> Compare {
     let target = TargetUnion::ModRevision(number(revision));
     compare(key, Vec::new(), CompareResult::Equal, CompareTarget::Mod, target)
 }
 
-/// There is no key in this span.
+/// Compares: there is no key in this span.
 pub(crate) fn is_empty(span: Span) -> Compare {
     let target = TargetUnion::CreateRevision(0);
     compare(span.from, span.end, CompareResult::Equal, CompareTarget::Create, target)
 }
 
-/// No key in this span was made or changed after this revision.
+/// Compares: no key in this span was made or changed after this revision.
 pub(crate) fn is_unchanged(span: Span, revision: u64) -> Compare {
     let target = TargetUnion::ModRevision(number(revision.saturating_add(1)));
     compare(span.from, span.end, CompareResult::Less, CompareTarget::Mod, target)
@@ -107,7 +107,7 @@ fn compare(
     Compare { result, target, key, target_union, range_end }
 }
 
-/// The ranges of a transaction's answer, in order.
+/// Returns the ranges of a transaction's answer, in order.
 pub(crate) fn ranges(answer: TxnResponse) -> impl Iterator<Item = RangeResponse> {
     answer.responses.into_iter().filter_map(|op| match op.response {
         Some(Response::ResponseRange(range)) => Some(range),

@@ -1,4 +1,4 @@
-//! Signs of life: one stream for all sessions of a connection.
+//! Keep-alives: one stream for all sessions of a connection.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,13 +11,13 @@ use crate::status::Status;
 use crate::wire::{LeaseKeepAliveRequest, LeaseKeepAliveResponse};
 
 const KEEP_ALIVE: &str = "/etcdserverpb.Lease/LeaseKeepAlive";
-/// A client has few sessions; more signs of life than these are not under way.
+/// Maximum keep-alives in flight. A client has few sessions.
 const UNDER_WAY_MAX: usize = 64;
 
-/// The stream of one connection. It is opened when it is first needed, and anew after it broke or was silent.
+/// The stream of one connection. It is opened at first use, and again after it broke or was silent.
 pub(crate) struct Beats {
     wire: Wire,
-    /// The runtime of the connection, which lives longer than whoever asks first.
+    /// The runtime of the connection, which outlives the first caller.
     home: Handle,
     open: Mutex<Option<Open>>,
 }
@@ -28,7 +28,8 @@ struct Open {
     waiting: Waiting,
 }
 
-/// Who waits for an answer, by lease. Answers for one lease come in the order of the questions.
+/// Callers that wait for an answer, by lease. Answers for one lease come in the order of the
+/// requests.
 type Waiting = Arc<Mutex<HashMap<i64, VecDeque<oneshot::Sender<LeaseKeepAliveResponse>>>>>;
 
 impl Beats {
@@ -36,12 +37,12 @@ impl Beats {
         Self { wire, home: Handle::current(), open: Mutex::default() }
     }
 
-    /// One sign of life. Its answer has the ttl in seconds; 0 if the lease is gone.
+    /// Sends one keep-alive. Its answer has the ttl in seconds; 0 if the lease is gone.
     pub(crate) async fn beat(&self, lease: i64) -> Result<LeaseKeepAliveResponse, Status> {
         let open = self.open();
         let (tell, told) = oneshot::channel();
         lock(&open.waiting).entry(lease).or_default().push_back(tell);
-        // Who gives up waiting leaves a stream behind that is silent: the next one opens another.
+        // If the caller gives up, the stream counts as silent: the next keep-alive opens another.
         let mut silent = Silent { beats: self, stream: open.waiting.clone(), is_answered: false };
         let broken = || Status::ended(String::new());
         open.send.send(LeaseKeepAliveRequest { id: lease }).await.map_err(|_| broken())?;
@@ -50,7 +51,7 @@ impl Beats {
         Ok(answer)
     }
 
-    /// The same on another stream.
+    /// Sends one keep-alive on another stream.
     pub(crate) async fn beat_anew(&self, lease: i64) -> Result<LeaseKeepAliveResponse, Status> {
         *lock(&self.open) = None;
         self.beat(lease).await
@@ -83,7 +84,7 @@ impl Drop for Silent<'_> {
     }
 }
 
-/// Ends when the stream does, and with the last who could send.
+/// Runs until the stream ends, or the last sender is dropped.
 async fn run(wire: Wire, mut requests: mpsc::Receiver<LeaseKeepAliveRequest>, waiting: Waiting) {
     if let Ok((send, answers)) = stream(&wire, KEEP_ALIVE).await {
         tokio::select! {
@@ -97,13 +98,14 @@ async fn run(wire: Wire, mut requests: mpsc::Receiver<LeaseKeepAliveRequest>, wa
 async fn hear(mut answers: Answers<LeaseKeepAliveResponse>, waiting: &Waiting) {
     while let Ok(Some(answer)) = answers.message().await {
         if let Some(tell) = next(waiting, answer.id) {
-            // Who asked may have given up.
-            let _gone = tell.send(answer);
+            // The caller may have given up.
+            let _ = tell.send(answer);
         }
     }
 }
 
-/// Who waits for the next answer for a lease. Of a lease for which nobody waits nothing is kept.
+/// Returns the caller that waits for the next answer for a lease. Removes the entry of a lease
+/// without callers.
 fn next(waiting: &Waiting, lease: i64) -> Option<oneshot::Sender<LeaseKeepAliveResponse>> {
     let mut waiting = lock(waiting);
     let all = waiting.get_mut(&lease)?;

@@ -1,10 +1,11 @@
-//! Berths: the names of ticket keys, used again. etcd keeps a mark of every name that was ever deleted until its history is
-//! compacted, and goes past the marks of a line with each look at it: names that never came again would make a lock the slower,
-//! the more often it was taken.
+//! Berths: the names of ticket keys, used again. etcd keeps a mark of every deleted name until its
+//! history is compacted, and each read of a line goes past the line's marks. If names never came
+//! again, each further lock would be slower.
 //!
-//! A session has a number, as small as there is a free one, and its tickets have the names `0`, `1`, `2`… of that number in each line. So
-//! a line has as many names as there were tickets in it at the same time. A name says nothing: who is in a line, since
-//! when, and who that is are told by the create revision and by the id in the value, and those are compared.
+//! A session has a number, as small as there is a free one. Its tickets have the names `0`, `1`,
+//! `2`… of that number in each line. So a line has as many names as it had tickets at the same
+//! time. A name carries no information. The create revision, and the id in the value, identify a
+//! ticket and its place, and requests compare those.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
@@ -16,10 +17,10 @@ use tenure_queue::{LineId, Name, SessionId};
 use crate::keys::{Berth, Keys};
 use crate::names::Names;
 
-/// A request that was not answered comes in no later than this, or never.
+/// Time after which a request without an answer does not arrive any more.
 const LATE_MAX: Duration = Duration::from_secs(120);
 
-/// The clients of this process, for who knows a ticket's id only.
+/// The clients of this process, for callers that know only a ticket's id.
 static CLIENTS: LazyLock<Mutex<Vec<Client>>> = LazyLock::new(Mutex::default);
 
 type Client = (Keys, Weak<Mutex<Taken>>);
@@ -31,7 +32,7 @@ pub(crate) struct Berths(Arc<Mutex<Taken>>);
 struct Taken {
     sessions: HashMap<SessionId, Session>,
     tickets: HashMap<TicketId, Ticket>,
-    /// Berths that somebody may still come to, and since when.
+    /// Berths to which a lost request may still come, and since when.
     doubtful: VecDeque<(Instant, Ticket)>,
 }
 
@@ -44,11 +45,11 @@ struct Ticket {
     berth: Berth,
     session: SessionId,
     line: LineId,
-    /// The revision with which its key was made; 0 as long as that is not known.
+    /// The revision with which its key was made; 0 until that is known.
     created: u64,
-    /// A request to let it in was not answered, and may still be on its way.
+    /// A request for its join was not answered, and may still be on its way.
     is_asked: bool,
-    /// With which revision its latch was known when it was asked for last.
+    /// The revision of its latch at its last request.
     latch: u64,
     /// Such a request is refused.
     is_forestalled: bool,
@@ -56,7 +57,7 @@ struct Ticket {
     leaves: bool,
 }
 
-/// A request to let a ticket in is on its way. If that is dropped without an answer, nobody knows what became of it.
+/// A join that is in flight. If this is dropped without an answer, its outcome is unknown.
 pub(crate) struct Asking<'a> {
     berths: &'a Berths,
     id: TicketId,
@@ -66,23 +67,24 @@ pub(crate) struct Asking<'a> {
 }
 
 impl Asking<'_> {
-    /// Whether no other ticket of its session has a berth in its line.
+    /// Returns whether no other ticket of its session has a berth in its line.
     pub(crate) fn is_alone(&self) -> bool {
         self.alone
     }
 
-    /// Whether several other tickets of its session are in its line, and stay there for now. A single one may be what whoever asks has
-    /// dropped just now, and leaves in a moment.
+    /// Returns whether several other tickets of its session are in its line, and stay there for
+    /// now. A single one may be a ticket that the caller has just dropped, and that leaves in a
+    /// moment.
     pub(crate) fn has_others(&self) -> bool {
         self.others
     }
 
-    /// Whether an earlier request for the ticket was not answered.
+    /// Returns whether an earlier request for the ticket was not answered.
     pub(crate) fn was_asked_before(&self) -> bool {
         self.before
     }
 
-    /// It was answered.
+    /// Notes that it was answered.
     pub(crate) fn answered(self) {
         if let Some(ticket) = self.berths.lock().tickets.get_mut(&self.id) {
             ticket.is_asked = self.before;
@@ -91,7 +93,7 @@ impl Asking<'_> {
 }
 
 impl Berths {
-    /// Those of a client with these keys.
+    /// Returns the berths of a client with these keys.
     pub(crate) fn new(keys: Keys) -> Self {
         let taken = Arc::default();
         let mut clients = lock(&CLIENTS);
@@ -100,8 +102,9 @@ impl Berths {
         Self(taken)
     }
 
-    /// The key of a ticket that some client of this process has in a line, and the revision with which it was made. Not as long as that
-    /// is not known: a comparison with 0 would say that there is no such key.
+    /// Returns the key of a ticket that a client of this process has in a line, and the revision
+    /// with which it was made. Returns `None` until that is known: a comparison with 0 would mean
+    /// that there is no such key.
     pub(crate) fn key_of(name: &Name) -> Option<(Vec<u8>, u64)> {
         let clients = lock(&CLIENTS).clone();
         clients.into_iter().find_map(|(keys, taken)| {
@@ -112,35 +115,35 @@ impl Berths {
         })
     }
 
-    /// A session has this number, and nobody else has it.
+    /// Notes that a session has this number, and that no other session has it.
     pub(crate) fn open(&self, session: SessionId, number: u32) {
         self.lock().sessions.insert(session, Session { number, lines: HashMap::new() });
     }
 
-    /// A session is over, and its number is somebody else's.
+    /// Removes a session that is over. Its number may be another session's now.
     pub(crate) fn end(&self, session: SessionId) {
         self.lock().sessions.remove(&session);
     }
 
-    /// The number of this session.
+    /// Returns the number of this session.
     pub(crate) fn number(&self, session: SessionId) -> Option<u32> {
         self.lock().sessions.get(&session).map(|session| session.number)
     }
 
-    /// The berth of this ticket, if it has one.
+    /// Returns the berth of this ticket, if it has one.
     pub(crate) fn of(&self, id: TicketId) -> Option<Berth> {
         self.lock().tickets.get(&id).map(|ticket| ticket.berth)
     }
 
-    /// The berths of this session's tickets.
+    /// Returns the berths of this session's tickets.
     pub(crate) fn taken(&self, session: SessionId) -> HashSet<(LineId, Berth)> {
         let taken = self.lock();
         let some = taken.tickets.values().filter(|ticket| ticket.session == session);
         some.map(|ticket| (ticket.line.clone(), ticket.berth)).collect()
     }
 
-    /// The berth at which a ticket is about to come in, with a request that names this revision of its latch. A ticket that is asked for
-    /// again keeps the berth that it has.
+    /// Takes a berth for a ticket that is about to join with a request that names this revision of
+    /// its latch. A ticket that joins again keeps its berth.
     pub(crate) fn take(
         &self,
         name: &Name,
@@ -166,7 +169,8 @@ impl Berths {
         Ok((berth, Asking { berths: self, id: name.id, before, alone, others }))
     }
 
-    /// Another ticket is at the berth of this one, which is not in the line: another berth for it.
+    /// Takes another berth for a ticket that is not in the line, because another ticket is at its
+    /// berth.
     pub(crate) fn elsewhere(&self, name: &Name, session: SessionId) -> Result<()> {
         let far = u32::MAX / 2 + getrandom::u32().unwrap_or(0) / 2;
         let mut taken = self.lock();
@@ -178,7 +182,7 @@ impl Berths {
         Ok(())
     }
 
-    /// A ticket is about to leave its line.
+    /// Notes that a ticket is about to leave its line.
     pub(crate) fn leaves(&self, id: TicketId) {
         let mut taken = self.lock();
         let Taken { sessions, tickets, .. } = &mut *taken;
@@ -190,26 +194,28 @@ impl Berths {
         }
     }
 
-    /// Whether a request for this ticket may still be on its way, and nothing stops it.
+    /// Returns whether a request for this ticket may still be on its way without a latch that stops
+    /// it.
     pub(crate) fn is_doubtful(&self, id: TicketId) -> bool {
         self.lock().tickets.get(&id).is_some_and(Ticket::is_doubtful)
     }
 
-    /// A ticket came in with this revision.
+    /// Notes that a ticket joined with this revision.
     pub(crate) fn came_in(&self, id: TicketId, created: u64) {
         if let Some(ticket) = self.lock().tickets.get_mut(&id) {
             ticket.created = created;
         }
     }
 
-    /// The latch of this ticket was shut with this revision: no request that named an earlier one lets it in any more.
+    /// Notes that the latch of this ticket was shut with this revision: requests that name an
+    /// earlier one are refused.
     pub(crate) fn forestalled(&self, id: TicketId, at: u64) {
         if let Some(ticket) = self.lock().tickets.get_mut(&id) {
             ticket.is_forestalled |= ticket.latch < at;
         }
     }
 
-    /// A ticket is done with: its name may be used again, unless somebody may still come to it.
+    /// Forgets a ticket. Its name may be used again, unless a lost request may still come to it.
     pub(crate) fn forget(&self, id: TicketId) {
         self.lock().forget(id);
     }
@@ -220,7 +226,7 @@ impl Berths {
 }
 
 impl Taken {
-    /// A free name, or this one.
+    /// Returns a free name, or this one.
     fn choose(
         &mut self,
         name: &Name,
@@ -310,7 +316,7 @@ mod tests {
         berth
     }
 
-    /// A request is sent, and not answered.
+    /// Sends a request that is not answered.
     fn is_lost(berths: &Berths, name: &Name) {
         let _unanswered = berths.take(name, SESSION, 0).unwrap();
     }
@@ -357,7 +363,7 @@ mod tests {
         berths.forget(lost.id);
         assert_eq!(comes_in(&berths, &again), berth(5, 1));
         assert!(!berths.is_doubtful(again.id));
-        // Once no such request is let in, it is free.
+        // Once no such request can arrive, it is free.
         let lost = name("k");
         is_lost(&berths, &lost);
         berths.forestalled(lost.id, 9);

@@ -1,7 +1,8 @@
-//! Requests and streams over one connection, as gRPC writes them.
+//! Requests and streams over one connection, in the format of gRPC.
 //!
-//! They are written with h2 itself. A client of tonic hands a request on through four tasks, and sends its head, its message and
-//! its end each by a write of its own; each write wakes the member, which costs both of them more than the request does.
+//! They are written with h2 itself. A client of tonic passes a request through four tasks, and
+//! sends its head, its message and its end by a write each. Each write wakes the member, which
+//! costs both sides more than the request does.
 
 #![allow(unreachable_pub, reason = "the feature `wire` makes it public")]
 
@@ -20,42 +21,43 @@ use tokio::sync::mpsc;
 use crate::channel::{Channel, Stream};
 use crate::status::{ENDED, STRANGE, Status};
 
-/// A member without a leader is to say so, and not to wait for one.
+/// Header that makes a member without a leader refuse a request instead of waiting for one.
 const HAS_LEADER: &str = "hasleader";
 const GRPC: &str = "application/grpc";
-/// Before each message: whether it is compressed, and its length.
+/// Length of the head of each message: a flag for compression, and the length.
 const FRAME_HEAD_BYTES: usize = 5;
-/// No member answers more at once: listings come in pages, and watches in parts of the size of a request, which an operator may raise.
+/// Maximum bytes of an answer. Listings come in pages, and watches in parts of the size of a
+/// request, which an operator may raise.
 const MESSAGE_BYTES_MAX: usize = 16 << 20;
 
-/// Who one is, as members know it.
+/// The login token of a user.
 pub type Token = HeaderValue;
 
-/// An open connection, and who one is there.
+/// An open connection, and its user.
 #[derive(Clone)]
 pub struct Wire {
     /// The connection.
     pub channel: Channel,
-    /// Who one is, where members know users.
+    /// The login token, if members have users.
     pub token: Option<Token>,
 }
 
-/// One request, one answer.
+/// Sends one request, and returns its answer.
 pub async fn unary<Q, A>(wire: &Wire, path: &'static str, request: Q) -> Result<A, Status>
 where
     Q: Message,
     A: Message + Default,
 {
     let (mut send, mut answers) = begin(wire, path).await?;
-    // Whatever its length, it is sent with its head: a frame is only cut where the member's window ends.
+    // It is sent with its head, at any length: a frame is cut only where the member's window ends.
     send.send_data(framed(&request)?, true).map_err(lost)?;
     let answer = answers.message().await?;
-    // What follows an answer is how the request ended.
+    // The rest after an answer is the status of the request.
     while answers.message().await?.is_some() {}
     answer.ok_or_else(|| Status::unavailable("an end without an answer"))
 }
 
-/// A stream of requests, and one of answers.
+/// Opens a stream of requests, and one of answers.
 pub async fn stream<Q, A>(
     wire: &Wire,
     path: &'static str,
@@ -120,7 +122,8 @@ pub struct Requests<Q> {
 }
 
 impl<Q: Message> Requests<Q> {
-    /// Sends one when the member has room for it: what it does not take waits here, and nothing heaps up behind it.
+    /// Sends one when the member has room for it. Until then it waits here, so that nothing piles
+    /// up behind it.
     pub async fn say(&mut self, request: &Q) -> Result<(), Status> {
         let frame = framed(request)?;
         self.send.reserve_capacity(frame.len());
@@ -131,7 +134,7 @@ impl<Q: Message> Requests<Q> {
         self.send.send_data(frame, false).map_err(lost)
     }
 
-    /// Sends all of these, one after the other; it ends with them, and with the stream.
+    /// Sends all of these, one after the other. Ends with them, and with the stream.
     pub(crate) async fn say_all(mut self, requests: &mut mpsc::Receiver<Q>) {
         while let Some(request) = requests.recv().await {
             if self.say(&request).await.is_err() {
@@ -144,7 +147,7 @@ impl<Q: Message> Requests<Q> {
 /// The answers of a stream.
 pub struct Answers<A> {
     state: State,
-    /// What came of the next one.
+    /// The received part of the next answer.
     buffer: BytesMut,
     what: PhantomData<fn() -> A>,
     _stream: Stream,
@@ -157,7 +160,7 @@ enum State {
 }
 
 impl<A: Message + Default> Answers<A> {
-    /// The next answer; `None` after the last one. Nothing is lost if the future is dropped.
+    /// Returns the next answer; `None` after the last one. Cancel safe: no answer is lost.
     pub async fn message(&mut self) -> Result<Option<A>, Status> {
         loop {
             match &mut self.state {
@@ -180,7 +183,7 @@ impl<A: Message + Default> Answers<A> {
                     }
                     let ending = body.trailers().await.map_err(lost)?;
                     self.state = State::Over;
-                    // Without a word on how it ended, it was cut off.
+                    // A stream without a status was cut off.
                     let told = ending.as_ref().and_then(Status::told);
                     return told.unwrap_or_else(|| Err(Status::unavailable(ENDED))).map(|()| None);
                 }
@@ -190,7 +193,7 @@ impl<A: Message + Default> Answers<A> {
     }
 }
 
-/// The next message, if it is whole.
+/// Returns the next message, if it is complete.
 fn cut(buffer: &mut BytesMut) -> Result<Option<Bytes>, Status> {
     let Some((head, _)) = buffer.split_at_checked(FRAME_HEAD_BYTES) else { return Ok(None) };
     let length = (&head[1..]).get_u32() as usize;
@@ -206,7 +209,7 @@ fn cut(buffer: &mut BytesMut) -> Result<Option<Bytes>, Status> {
     Ok(Some(buffer.split_to(length).freeze()))
 }
 
-/// A request that ended without an answer, or another service than etcd, ends here.
+/// Refuses a response that is an error without an answer, or that is not etcd's.
 fn refuse(response: &Response<RecvStream>) -> Result<(), Status> {
     Status::told(response.headers()).unwrap_or(Ok(()))?;
     let kind = response.headers().get(CONTENT_TYPE);
@@ -217,13 +220,13 @@ fn refuse(response: &Response<RecvStream>) -> Result<(), Status> {
     Err(Status::unavailable(STRANGE))
 }
 
-/// The connection ended, or the request on it, with or without an answer.
+/// Returns the status of a connection or request that ended, with or without an answer.
 #[expect(clippy::needless_pass_by_value, reason = "it is what `map_err` gives")]
 fn lost(error: h2::Error) -> Status {
     if error.is_library() {
-        // It was this side that could make nothing of what came.
+        // This side could not read the data.
         return Status::unavailable(STRANGE);
     }
-    // What a server says as it goes away may be anything, and an error shows none of it.
+    // A server's text as it goes away may be anything, so an error does not quote it.
     Status::ended(if error.is_io() { error.to_string() } else { String::new() })
 }

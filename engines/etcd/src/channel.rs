@@ -1,6 +1,6 @@
 //! One connection to a member: HTTP/2, with TLS or without.
 //!
-//! It is not opened anew when it has ended: the kit's link counts connections, and opens the next one.
+//! It does not reconnect: the kit's link counts connections, and opens the next one.
 
 #![allow(unreachable_pub, reason = "the feature `wire` makes it public")]
 
@@ -25,20 +25,21 @@ use tokio_rustls::TlsConnector;
 
 use crate::quiet::Quiet;
 
-/// Members turn clients away that ping them more often than every five seconds, or while nothing is asked.
+/// Interval of pings. Members disconnect clients that ping more often than every five seconds, or
+/// without a request in flight.
 const PING_EVERY: Duration = Duration::from_secs(10);
-/// So much may be on its way to this client that it has not read: over one stream, and over all of a connection.
+/// Flow-control windows of one stream, and of all streams of a connection.
 const STREAM_WINDOW_BYTES: u32 = 1 << 20;
 const CONNECTION_WINDOW_BYTES: u32 = 4 << 20;
-/// What a member says of the end of a request is short.
+/// Maximum bytes of headers. A member's status of a request is short.
 const HEADERS_BYTES_MAX: u32 = 64 << 10;
-/// What TLS calls HTTP/2.
+/// The name of HTTP/2 in TLS.
 pub(crate) const HTTP2: &[u8] = b"h2";
 
-/// What is said of a server that speaks TLS, and something else than HTTP/2 by it.
+/// Message for a server that speaks TLS, but not HTTP/2 in it.
 pub(crate) const NO_HTTP2: &str = "it speaks TLS, and not HTTP/2";
 
-/// A connection that is open. It ends with the last of its copies.
+/// An open connection. It ends with the last of its copies.
 #[derive(Clone)]
 pub struct Channel {
     pub(crate) send: SendRequest<Bytes>,
@@ -48,7 +49,7 @@ pub struct Channel {
     silence: Arc<Silence>,
 }
 
-/// Whether a member was silent for too long. Then the connection ends, and with it all that waits for an answer.
+/// Flag for a silent member. It ends the connection, and all requests on it.
 #[derive(Default)]
 struct Silence {
     is_found: AtomicBool,
@@ -62,7 +63,7 @@ impl Silence {
     }
 }
 
-/// How many requests and streams are open on a connection.
+/// Count of open requests and streams on a connection.
 #[derive(Clone, Default)]
 struct Open(Arc<AtomicUsize>);
 
@@ -82,7 +83,7 @@ impl Drop for Stream {
 }
 
 impl Channel {
-    /// Speaks to the member whose port was reached. One that answers no ping for `patience` is given up.
+    /// Opens a connection over this socket. Ends it if a ping has no answer for `patience`.
     pub async fn open(
         stream: TcpStream,
         member: &Address,
@@ -117,27 +118,27 @@ impl Channel {
         Ok(Self { send, scheme, authority, open, silence })
     }
 
-    /// The member does not answer: nobody waits for it any longer.
+    /// Ends the connection to a member that does not answer. Its callers get an error.
     pub(crate) fn end(&self) {
         self.silence.find();
     }
 
-    /// Whether it ended because the member did not answer.
+    /// Returns whether it ended because the member did not answer.
     pub(crate) fn was_silent(&self) -> bool {
         self.silence.is_found.load(Ordering::Acquire)
     }
 
-    /// A request or a stream is about to be opened.
+    /// Counts a request or a stream that is about to be opened.
     pub(crate) fn begin(&self) -> Stream {
         self.open.0.fetch_add(1, Ordering::Relaxed);
         Stream(self.open.clone())
     }
 }
 
-/// Connects to a member's port, whoever listens there.
+/// Connects to a member's port. Any program may listen there.
 pub async fn reach(member: &Address) -> io::Result<TcpStream> {
     let stream = TcpStream::connect((member.name.as_str(), member.port)).await?;
-    // A request is sent at once, however short it is.
+    // A request is sent at once, at any length.
     stream.set_nodelay(true)?;
     Ok(stream)
 }
@@ -166,7 +167,7 @@ where
     Ok(send)
 }
 
-/// Ends when the connection does, and ends it when a ping is not answered.
+/// Drives the connection until it ends, and ends it if a ping is not answered.
 async fn drive<T>(
     mut connection: Connection<T, Bytes>,
     patience: Duration,
@@ -183,12 +184,13 @@ async fn drive<T>(
             };
             select(pin!(connection), pin!(unanswered)).await;
         }
-        // Whoever waits for an answer is told why the connection ended.
+        // Callers get the reason why the connection ended.
         None => drop(connection.await),
     }
 }
 
-/// Whoever waits for an answer is to hear of a member that is gone. If nobody waits, the next request finds it out.
+/// Waits until a ping is not answered. It pings only while callers wait: without them, the next
+/// request finds out that the member is gone.
 async fn unanswered(mut pings: PingPong, patience: Duration, open: Open) {
     loop {
         sleep(PING_EVERY).await;
@@ -213,7 +215,7 @@ mod tests {
     const HEAD_BYTES: usize = 9;
     const PING: u8 = 6;
 
-    /// How many pings came so far.
+    /// Returns the count of pings so far.
     async fn pings(server: &mut DuplexStream, seen: &mut Vec<u8>) -> usize {
         while timeout(Duration::from_millis(1), server.read_buf(seen)).await.is_ok() {}
         let (mut rest, mut pings) = (&seen[PREFACE_BYTES..], 0);

@@ -1,4 +1,4 @@
-//! One client of a cluster: its sessions, and what it lists.
+//! One client of a cluster: its sessions and listings.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -25,11 +25,11 @@ use crate::{ask, entry, facts};
 const GRANT: &str = "/etcdserverpb.Lease/LeaseGrant";
 const REVOKE: &str = "/etcdserverpb.Lease/LeaseRevoke";
 
-/// Between two questions to members that have no leader.
+/// Interval of requests to members without a leader.
 const ELECTION_PAUSE: Duration = Duration::from_millis(250);
-/// So often others may be quicker to take the number of a session.
+/// Maximum attempts to take a session number that other clients took first.
 const CLAIMS_MAX: u32 = 16;
-/// So many tickets are listed at a time. The largest ones, with their names, are 6 KiB each.
+/// Count of tickets in one page of a listing. The largest ones, with their names, are 6 KiB each.
 pub(crate) const PAGE: usize = 512;
 
 /// One client of a cluster of etcd.
@@ -42,7 +42,7 @@ pub struct Etcd {
     pub(crate) latches: Latches,
     pub(crate) free: Free,
     pub(crate) neighbours: Neighbours,
-    /// The lease that was asked for last, if it did not become a session.
+    /// The last requested lease, if it did not become a session.
     asked_lease: Mutex<Option<i64>>,
 }
 
@@ -68,20 +68,21 @@ impl Etcd {
         };
         let link = &etcd.cluster.link;
         link.server().refuse_others().await?;
-        // A user without rights is refused now, and not in the middle of the night.
+        // A user without rights is refused now, and not at the first lock.
         patiently(link, || etcd.now_at()).await?;
         Ok(etcd)
     }
 
-    /// The revision of now.
+    /// Returns the current revision.
     pub(crate) async fn now_at(&self) -> Result<u64> {
-        // A key that is never there: what counts is the revision.
+        // The key never exists: only the revision counts.
         let (_, at) = self.cluster.range(ask::get(self.keys.session(u32::MAX))).await?;
         Ok(at)
     }
 
-    /// A lease for a session. This client names it, so that one whose grant was not answered, or that was of no use, is ended before
-    /// the next one is asked for. No name is used twice: a request to end the one before may come late, and must not end this one.
+    /// Requests a lease for a session. The client names it, so that it can end a lease whose grant
+    /// was not answered, or that it did not use, before the next request. No name is used twice: a
+    /// late request to end the earlier lease must not end this one.
     pub(crate) async fn grant(&self, ttl: Duration) -> Result<LeaseGrantResponse> {
         let before = *self.asked_lease();
         if let Some(before) = before {
@@ -113,14 +114,15 @@ impl Etcd {
         Ok(granted)
     }
 
-    /// A grant that was not answered, or that a proxy delivered twice: the lease may be there, under its name.
+    /// Returns the lease of a grant that was not answered, or that a proxy delivered twice. It may
+    /// exist, under its name.
     async fn is_granted(&self, id: i64) -> Option<LeaseGrantResponse> {
         let there = self.lease(id.cast_unsigned(), false).await.ok()?;
         let granted = LeaseGrantResponse { id, ttl: there.granted_ttl, ..Default::default() };
         (there.granted_ttl > 0).then_some(granted)
     }
 
-    /// Ends a lease, whether it is there or not.
+    /// Ends a lease, if it exists.
     pub(crate) async fn revoke(&self, id: i64) -> Result<()> {
         match self.cluster.ask::<_, LeaseRevokeResponse>(REVOKE, LeaseRevokeRequest { id }).await {
             Err(error) if error.loss().is_none() => Err(error),
@@ -132,15 +134,15 @@ impl Etcd {
         self.asked_lease.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A number for the session of this lease that no other session has: 0 if there is none, and else one of about twice as
-    /// many as there are sessions.
+    /// Claims a session number that no other session has: 0 if there is none, otherwise one of up
+    /// to about twice the count of sessions.
     pub(crate) async fn claim(&self, lease: i64) -> Result<u32> {
         let mut number = 0;
         for attempt in 0..CLAIMS_MAX {
             let answer = self.cluster.txn(entry::claim(&self.keys, number, lease)).await?;
             let is_claimed = answer.succeeded;
             let mut ranges = ask::ranges(answer);
-            // A proxy may have delivered the claim twice, and passed on the second answer.
+            // A proxy may have delivered the claim twice, and returned the second answer.
             let is_own = |range: RangeResponse| range.kvs.iter().any(|kept| kept.lease == lease);
             if is_claimed || ranges.next().is_some_and(is_own) {
                 return Ok(number);
@@ -153,18 +155,19 @@ impl Etcd {
         Err(self.cluster.silence())
     }
 
-    /// Reads a line that others are in, as far as is known, for a caller who would not wait. A transaction that is refused is written to
-    /// the disks of the members as one that puts a key. `None`: no other ticket is in the line.
+    /// Reads a line that is not empty as far as is known, for a caller that would not wait. Members
+    /// write a refused transaction to their disks like one that puts a key. Returns `None` if no
+    /// other ticket is in the line.
     pub(crate) async fn look_first(&self, name: &Name) -> Result<Option<Entered>> {
         let front = Store::front(self, &name.line, entry::PAGE, None).await?;
         self.free.note(&name.line, front.total == 0);
         let is_there = front.nodes.iter().any(|node| node.name == *name);
         let has_others = front.total > 0 && !is_there;
-        // Nothing is added to the numbers, as far as is known: the transaction that lets the ticket in compares that.
+        // The base is 0 as far as is known. The transaction of the join compares that.
         Ok(has_others.then(|| Entered::Out { front, base: Written::default() }))
     }
 
-    /// Everything in a span at one revision, a page at a time.
+    /// Lists a span at one revision, a page at a time.
     pub(crate) async fn list(
         &self,
         mut span: Span,
@@ -188,7 +191,8 @@ impl Etcd {
     }
 }
 
-/// A cluster whose members can be reached may be choosing its leader: it is asked again for as long as a verb may take.
+/// Retries while a cluster that can be reached is choosing its leader, for as long as a verb may
+/// take.
 async fn patiently<T, F>(link: &Link<Members>, ask: impl Fn() -> F) -> Result<T>
 where
     F: Future<Output = Result<T>>,

@@ -1,4 +1,4 @@
-//! How a cluster is asked, and what is made of revisions that go back.
+//! Requests to a cluster, and the check for revisions that go back.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,13 +21,13 @@ use crate::{ask, trouble};
 
 const TXN: &str = "/etcdserverpb.KV/Txn";
 
-/// A cluster, as one client asks it.
+/// A cluster, as one client uses it.
 pub(crate) struct Cluster {
-    /// Over this one go the signs of life and the watches.
+    /// The connection for keep-alives and watches.
     pub(crate) link: Arc<Link<Members>>,
-    /// Requests go over the connection of the caller's own runtime, once it has one.
+    /// The connections for requests: that of the caller's own runtime, once it has one.
     home: LinkPool<Members>,
-    /// The largest revision that was answered.
+    /// The largest revision in an answer.
     seen: AtomicU64,
     rewound: AtomicBool,
 }
@@ -44,22 +44,23 @@ impl Cluster {
         &self.link.server().settings
     }
 
-    /// What is said of it when it does not answer in time.
+    /// Returns the error for a cluster that does not answer in time.
     pub(crate) fn silence(&self) -> Error {
         trouble::silence(self.settings())
     }
 
-    /// What is said of it when it answers what no member of etcd does.
+    /// Returns the error for an answer that no member of etcd gives.
     pub(crate) fn strange(&self) -> Error {
         trouble::error(self.settings(), &Status::unavailable(STRANGE))
     }
 
-    /// Whether whoever calls reaches a member without a way through another thread.
+    /// Returns whether the caller reaches a member without a detour through another thread.
     pub(crate) fn has_link_here(&self) -> bool {
         self.home.has_link_here()
     }
 
-    /// One request; one answer, or none in time. A connection that answers nothing at all meanwhile is given up.
+    /// Sends one request and returns its answer, or an error at the time limit. Ends a connection
+    /// without any answer meanwhile.
     pub(crate) async fn ask<Q, A>(&self, path: &'static str, request: Q) -> Result<A>
     where
         Q: Message + Send + Sync + 'static,
@@ -87,17 +88,19 @@ impl Cluster {
         Err(self.silence())
     }
 
-    /// The version of the member that the caller's requests go to. The connections of a client may lead to members of different versions.
+    /// Returns the version of the member that gets the caller's requests. The connections of a
+    /// client may lead to members of different versions.
     pub(crate) async fn version(&self) -> Result<Option<String>> {
         Ok(self.home.link().connection().await?.version.clone())
     }
 
-    /// What a member answered over the connection of the engine's own runtime.
+    /// Returns the error for a member's status on the connection of the engine's own runtime.
     pub(crate) fn failed(&self, connection: &Connection<Open>, status: &Status) -> Error {
         link::failed(&self.link, connection, status)
     }
 
-    /// Revisions that go back are those of a snapshot that was restored: its numbers were given before.
+    /// Refuses an answer whose revision goes back: a snapshot was restored, and would give numbers
+    /// again.
     fn refuse_past(&self, seen: u64, answer: &impl Answer) -> Result<()> {
         let Some(now) = answer.revision() else { return Ok(()) };
         if now == 0 {
@@ -127,8 +130,8 @@ impl Cluster {
     }
 }
 
-/// An answer that says at which revision it was given, if that is never before one that was answered already. A store of etcd's begins at
-/// revision 1: an answer of revision 0 is no member's.
+/// An answer with its revision, if that is never before an earlier answer's. A store of etcd begins
+/// at revision 1: an answer of revision 0 is no member's.
 pub(crate) trait Answer {
     fn revision(&self) -> Option<u64>;
 }
@@ -145,8 +148,8 @@ macro_rules! answers {
 
 answers! { RangeResponse TxnResponse LeaseGrantResponse LeaseRevokeResponse }
 
-/// A member asks its leader for how long a lease lives, and says beside that how far it is itself: that may be behind what
-/// another member has answered already.
+/// A member asks its leader for the life of a lease, and adds its own revision. That may be behind
+/// another member's answer.
 impl Answer for LeaseTimeToLiveResponse {
     fn revision(&self) -> Option<u64> {
         None

@@ -1,4 +1,4 @@
-//! How a connection to a member is opened: its address, TLS, and who one is.
+//! Opening a connection to a member: its address, TLS, and the login.
 
 use std::sync::Arc;
 
@@ -23,21 +23,22 @@ use crate::wire::{
     StatusRequest, StatusResponse,
 };
 
-/// What a member is asked first.
+/// gRPC path of the first request to a member.
 const STATUS: &str = "/etcdserverpb.Maintenance/Status";
 const AUTHENTICATE: &str = "/etcdserverpb.Auth/Authenticate";
-/// What is said of a part in PEM that is none. A parser would show what it trips over, which may be a key.
+/// Message for a file that is not in PEM. A parser's own message may quote a key.
 const UNREAD: &str = "a part of them is not in PEM";
 
-/// What a member says of itself.
+/// A member's report about itself.
 pub(crate) struct Greeting {
     pub(crate) cluster: u64,
-    /// `None`: it tells that to root alone, as 3.5.28 to 3.5.30 do, and those of 3.6.
+    /// `None`: the member reports it to root alone, as 3.5.28 to 3.5.30 and those of 3.6 do.
     pub(crate) version: Option<String>,
 }
 
-/// A connection to this member, made until then, and what the member says of itself; `None` if it has no leader, and so answers nothing. A
-/// token that is known already is used again, because to check a password costs a member much.
+/// Opens a connection to this member before a time limit. Returns it with the member's report;
+/// `None` if the member has no leader, and so answers nothing. Uses a known token again, because a
+/// password check costs a member much.
 pub(crate) async fn connect(
     settings: &Settings,
     member: &Address,
@@ -68,7 +69,7 @@ async fn open(
     }
 }
 
-/// The connection, with a token that the member knows.
+/// Returns the connection with a token that the member knows.
 async fn greeted(settings: &Settings, mut wire: Wire) -> Result<(Wire, Greeting), Status> {
     let is_known = wire.token.is_some();
     if !is_known {
@@ -90,7 +91,7 @@ async fn greet(settings: &Settings, wire: &Wire) -> Result<Greeting, Status> {
             Ok(Greeting { cluster: cluster(header), version: Some(version) })
         }
         Err(status) if status.code() == Code::PermissionDenied => {
-            // A key that is never there: what the role is for may be read, if there is a leader.
+            // The key never exists. A user of the role may read it, if there is a leader.
             let key = Keys::of(&settings.prefix).session(u32::MAX);
             let read = RangeRequest { serializable: true, ..ask::get(key) };
             let answer: RangeResponse = unary(wire, ask::RANGE, read).await?;
@@ -104,14 +105,14 @@ fn cluster(header: Option<ResponseHeader>) -> u64 {
     header.map_or(0, |header| header.cluster_id)
 }
 
-/// Whether a member lives: one that does not tell what it is says that, too.
+/// Returns whether a member lives. A member that refuses its report lives, too.
 pub(crate) async fn answers(wire: &Wire) -> bool {
     let status: Result<StatusResponse, _> = unary(wire, STATUS, StatusRequest {}).await;
     status.is_ok() || status.is_err_and(|status| status.code() == Code::PermissionDenied)
 }
 
 fn tls_config(files: &Files) -> Result<Arc<ClientConfig>> {
-    // It is named, because another crate may have chosen another one for the process.
+    // The provider is named, because another crate may have chosen another one for the process.
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut roots = RootCertStore::empty();
     match files.authorities()? {
@@ -120,7 +121,8 @@ fn tls_config(files: &Files) -> Result<Arc<ClientConfig>> {
                 roots.add(authority).map_err(|error| files.unusable(error))?;
             }
         }
-        // One of the system's that cannot be read is not trusted; if none can, no member is.
+        // A certificate of the system that cannot be read is not trusted. If none can be read, no
+        // member is.
         None => {
             roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         }
@@ -146,9 +148,9 @@ fn certificates(files: &Files, pem: &[u8]) -> Result<Vec<CertificateDer<'static>
     all.map_err(|_| files.unusable(UNREAD))
 }
 
-/// The connection of who has just said who one is, which the members remember for a while.
+/// Logs in, and returns the connection with its token, which the members keep for a while.
 async fn signed_in(settings: &Settings, wire: Wire) -> Result<Wire, Status> {
-    // A member that forgot a token refuses whoever comes with it, though it were to ask for another.
+    // A member refuses any request with a token that it forgot, also a request for a new one.
     let stranger = Wire { token: None, ..wire };
     let (Some(user), Some(password)) = (&settings.login.user, &settings.login.password) else {
         return Ok(stranger);

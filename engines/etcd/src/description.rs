@@ -1,4 +1,4 @@
-//! What the engine for etcd says of itself.
+//! The description of the engine for etcd.
 
 use tenure_kit::options::KnownOption;
 use tenure_kit::registry::{EngineDescriptor, OpenedStore, Scheme, Visibility};
@@ -23,7 +23,7 @@ pub(crate) const OPTIONS: &[KnownOption] = &[
     KnownOption::file("key", "The key of that certificate, in PEM"),
 ];
 
-/// What the engine for etcd is.
+/// The description of the engine for etcd.
 pub const DESCRIPTION: EngineDescriptor = EngineDescriptor {
     name: "etcd",
     schemes: SCHEMES,

@@ -1,4 +1,4 @@
-//! Coming in and going out, each as one transaction.
+//! Joining and leaving a line, each as one transaction.
 
 use tenure_core::{Error, Loss, Result, errors, served};
 use tenure_queue::{
@@ -15,12 +15,12 @@ use crate::wire::{
     Compare, KeyValue, RangeRequest, RangeResponse, RequestOp, TxnRequest, TxnResponse,
 };
 
-/// So much of a line is answered to whoever comes in: the last ones, because whoever is far back is kept out by them. A member sorts
-/// the whole line for it, however little it answers.
+/// Count of tickets in the answer to a join: the last ones of the line, because they keep out a
+/// ticket far back. A member sorts the whole line for any such answer.
 pub(crate) const PAGE: usize = 128;
 
-/// Puts the ticket's key if it is not kept out and nothing concerns the line: nobody is in it, and nothing is added to its numbers. The
-/// answer says only whether it did.
+/// Puts the ticket's key if it is not kept out, and the line is empty and has no base. The answer
+/// has only that outcome.
 pub(crate) fn enter_alone(
     keys: &Keys,
     enter: &Enter<'_>,
@@ -34,7 +34,7 @@ pub(crate) fn enter_alone(
     TxnRequest { compare, success, failure: Vec::new() }
 }
 
-/// What came of that; `None` if something concerns the line.
+/// Returns the outcome of that; `None` if the line is not empty or has a base.
 pub(crate) fn entered_alone(
     enter: &Enter<'_>,
     berth: Berth,
@@ -49,19 +49,19 @@ pub(crate) fn entered_alone(
     Ok(Some(Entered::In { node, front, fresh: true }))
 }
 
-/// The ticket whose key was put at this revision.
+/// Returns the ticket whose key was put at this revision.
 fn made(enter: &Enter<'_>, berth: Berth, at: u64) -> Result<Node> {
     let own = Node::read(enter.name.clone(), enter.session, at, at, enter.body);
     Ok(Node { berth, ..own.ok_or_else(|| Error::lost(Loss::Broken))? })
 }
 
-/// The latch was not shut since: what it keeps out was sent earlier.
+/// Compares: the latch was not shut since. It keeps out requests that were sent before.
 fn is_as_known(keys: &Keys, latch: &Latch) -> Compare {
     is_changed(keys.latch(latch), latch.shut)
 }
 
-/// Puts the ticket's key if it is not kept out, the door is open and nobody is at that berth, and asks for the front of the line either
-/// way.
+/// Puts the ticket's key if it is not kept out, the door is open and the berth is free. Reads the
+/// front of the line either way.
 pub(crate) fn enter(keys: &Keys, enter: &Enter<'_>, berth: Berth, latch: &Latch) -> TxnRequest {
     let Enter { name, body, session, door, base_version, is_all: _ } = *enter;
     let (key, line) = (keys.ticket(name, berth), keys.line(&name.line));
@@ -90,8 +90,9 @@ pub(crate) fn enter(keys: &Keys, enter: &Enter<'_>, berth: Berth, latch: &Latch)
     }
 }
 
-/// What whoever came in learns from the last of its line. Where those are not all, and do not keep it out by themselves, that is
-/// less than a front: see [`tells_enough`].
+/// Returns the front with the sum of the tickets ahead, from the last tickets of the line. If these
+/// are not all, and do not keep the ticket out by themselves, that is less than a front: see
+/// [`tells_enough`].
 fn with_ahead(front: Front, own: &Node) -> Front {
     let ahead = &front.nodes[..front.nodes.partition_point(|node| node.created < own.created)];
     let taken: u64 = ahead.iter().map(Node::take).sum();
@@ -100,31 +101,31 @@ fn with_ahead(front: Front, own: &Node) -> Front {
         return front;
     }
     let (count, behind) = (ahead.len() + unseen, ahead.last().map_or(0, |node| node.created));
-    // Whoever was not read takes something, too.
+    // A ticket that was not read takes something, too.
     let taken = taken.saturating_add(u64::try_from(unseen).unwrap_or(u64::MAX));
     Front { ahead: Some(Ahead { count, taken, behind }), ..front }
 }
 
-/// Whether the last ones of a line tell where a ticket stands.
+/// Returns whether the last tickets of a line show where a ticket stands.
 pub(crate) fn tells_enough(front: &Front) -> bool {
     front.ahead.is_some() || front.nodes.len() >= front.total
 }
 
-/// What came of asking at a berth.
+/// The outcome of a join at a berth.
 pub(crate) enum Came {
     /// The ticket is in its line, or the door was closed to it.
     To(Box<Entered>),
     /// Another ticket is at that berth.
     Elsewhere,
-    /// The latch is otherwise than it was known. This is how it was at that moment.
+    /// The latch has changed. This is the latch at that moment.
     Shut(Latch, u64),
     /// The ticket is in its line, behind one that cannot be read.
     Behind(Error),
-    /// The ticket came in, and is not among the last of its line: no member answers that.
+    /// The ticket joined, and is not among the last of its line: no member answers that.
     Strange,
 }
 
-/// What came of it.
+/// Returns the outcome of a join.
 pub(crate) fn entered(
     keys: &Keys,
     enter: &Enter<'_>,
@@ -169,15 +170,16 @@ pub(crate) fn entered(
     Ok(Came::To(Box::new(Entered::Out { front, base })))
 }
 
-/// A ticket of the same id at another berth, which came before this moment: a copy of its process has put it there.
+/// Returns a ticket of the same id at another berth, which joined before this moment: a copy of its
+/// process has put it there.
 pub(crate) fn twin(front: &Front, name: &Name, before: u64) -> Option<Node> {
     let is_twin = |node: &&Node| node.name == *name && node.created < before;
     front.nodes.iter().find(is_twin).cloned()
 }
 
-/// Deletes the ticket's key if it and the others are as they are known. With a latch, the ticket is kept out from then on, either way. The
-/// key of the one behind is put as it is, if it is still
-/// there, so that its owner hears of both at once.
+/// Deletes the ticket's key if it and the others are unchanged. With a latch, the ticket is kept
+/// out from then on, either way. Puts the key of the next ticket again, unchanged, if it still
+/// exists, so that its owner gets both in one event.
 pub(crate) fn remove(
     keys: &Keys,
     remove: &Remove<'_>,
@@ -206,30 +208,30 @@ pub(crate) fn remove(
     TxnRequest { compare, success, failure: shut.into_iter().collect() }
 }
 
-/// Deletes the ticket's key if it and the others are as they are known, and puts nothing: no mark of what was broken, and nothing
-/// that tells the one behind at once.
+/// Deletes the ticket's key if it and the others are unchanged, and puts nothing: no mark of a
+/// break, and no key of the next ticket.
 pub(crate) fn remove_only(keys: &Keys, just: &Remove<'_>) -> TxnRequest {
     remove(keys, &Remove { why: Why::Left, ..*just }, None, None)
 }
 
-/// Keeps out what was sent with this latch, or with an earlier one.
+/// Keeps out requests that were sent with this latch, or with an earlier one.
 fn shut(keys: &Keys, latch: &Latch) -> RequestOp {
     put_op(put(keys.latch(latch), Vec::new(), latch.session.cast_signed()))
 }
 
-/// What came of it.
+/// Returns the outcome of a removal.
 pub(crate) fn removed(keys: &Keys, remove: &Remove<'_>, answer: TxnResponse) -> Removed {
     let at = answered_at(answer.header);
     let gone = answer.succeeded;
     let mut front = ranges(answer).next().map(|range| front(keys, &range, at));
     if let (Some(front), Some(next)) = (&mut front, remove.next) {
-        // Another one may be at its berth.
+        // Another ticket may be at its berth.
         front.nodes.retain(|node| node.created == next.created);
     }
     Removed { gone, front }
 }
 
-/// Keeps the ticket out for good, and asks for its key, if it has one.
+/// Keeps the ticket out for good, and reads its key, if it has one.
 pub(crate) fn forestall(
     keys: &Keys,
     name: &Name,
@@ -241,7 +243,7 @@ pub(crate) fn forestall(
     TxnRequest { compare: Vec::new(), success, failure: Vec::new() }
 }
 
-/// Writes a key if it still has this version, and asks for it if it has not.
+/// Writes a key if it still has this version, and reads it if it has not.
 pub(crate) fn write(key: Vec<u8>, value: Vec<u8>, version: u64) -> TxnRequest {
     TxnRequest {
         compare: vec![is_changed(key.clone(), version)],
@@ -261,11 +263,11 @@ pub(crate) fn change(key: Vec<u8>, value: Vec<u8>, version: u64) -> TxnRequest {
     }
 }
 
-/// The tickets of a line that were asked for, in that order.
+/// Returns the front of a line from a range, in its order.
 pub(crate) fn front(keys: &Keys, range: &RangeResponse, at: u64) -> Front {
     let total = usize::try_from(range.count).unwrap_or(0);
     let Tickets { nodes, unreadable } = Tickets::of(keys, range);
-    // What is no ticket does not count.
+    // Other keys do not count.
     let strangers = range.kvs.len() - nodes.len();
     Front { nodes, total: total.saturating_sub(strangers), at, unreadable, ahead: None }
 }
@@ -273,9 +275,9 @@ pub(crate) fn front(keys: &Keys, range: &RangeResponse, at: u64) -> Front {
 /// The tickets among some keys.
 #[derive(Default)]
 pub(crate) struct Tickets {
-    /// Those that can be read, in the order of the keys.
+    /// The readable ones, in the order of the keys.
     pub(crate) nodes: Vec<Node>,
-    /// When the first of the others was made.
+    /// The revision with which the first of the others was made.
     pub(crate) unreadable: Option<u64>,
 }
 
@@ -296,8 +298,8 @@ impl Tickets {
     }
 }
 
-/// Another version of Tenure may keep something else in its keys, and holds all the same: nobody is served behind such a ticket, of which
-/// only the moment is known.
+/// Refuses tickets behind an unreadable one. Another version of Tenure may have put it, and it
+/// holds all the same. Only its revision is known.
 pub(crate) fn refuse_unreadable(unreadable: Option<u64>, before: u64) -> Result<()> {
     match unreadable {
         Some(made) if made < before => Err(errors::unreadable_ticket()),
@@ -305,7 +307,7 @@ pub(crate) fn refuse_unreadable(unreadable: Option<u64>, before: u64) -> Result<
     }
 }
 
-/// What stands in a register. From anything else than a number none follows that was not given before.
+/// Reads a register. If it has no number, no new number can be above the earlier ones.
 pub(crate) fn written(range: RangeResponse) -> Result<Written> {
     let Some(kept) = range.kvs.into_iter().next() else { return Ok(Written::default()) };
     let value = std::str::from_utf8(&kept.value).ok().and_then(|text| text.parse().ok());
@@ -313,13 +315,15 @@ pub(crate) fn written(range: RangeResponse) -> Result<Written> {
     Ok(Written { value, version: revision(kept.mod_revision) })
 }
 
-/// Some keys, all of one moment. Not for every member: see [`survives_lost_readers`](crate::facts::survives_lost_readers).
+/// Reads some keys at one moment. Not for every member: see
+/// [`survives_lost_readers`](crate::facts::survives_lost_readers).
 pub(crate) fn look(keys: impl Iterator<Item = Vec<u8>>) -> TxnRequest {
     let success = keys.map(|key| range_op(get(key))).collect();
     TxnRequest { compare: Vec::new(), success, failure: Vec::new() }
 }
 
-/// Puts a session's key if nobody has its number. Otherwise it asks whose that is, and how many there are.
+/// Puts a session's key if no other session has its number. Otherwise reads that session's key and
+/// the count of sessions.
 pub(crate) fn claim(keys: &Keys, number: u32, lease: i64) -> TxnRequest {
     let (key, all) = (keys.session(number), keys.sessions());
     let count = RangeRequest { key: all.from, range_end: all.end, limit: 1, ..Default::default() };
@@ -330,7 +334,7 @@ pub(crate) fn claim(keys: &Keys, number: u32, lease: i64) -> TxnRequest {
     }
 }
 
-/// The line's tickets that were made before this one, the nearest first.
+/// Reads the line's tickets that were made before this one, the nearest first.
 pub(crate) fn ahead(keys: &Keys, node: &Node, most: usize) -> RangeRequest {
     debug_assert!(node.created > 0, "nothing is made before the first revision");
     crate::ask::last_before(keys.line(&node.name.line), node.created, most)

@@ -1,11 +1,12 @@
-//! What a start-up check finds: what a cluster of this version promises, and what its operator should know.
+//! Results of a start-up check: guarantees of a cluster of this version, and warnings for its
+//! operator.
 
 use tenure_core::{EventDelivery, Guarantees, Liveness, TokenDurability};
 
 use crate::settings::Settings;
 
-/// What was wrong until a version of each branch: 3.4, 3.5, 3.6. `None`: never in that branch. The worst comes first. The README
-/// has them all.
+/// Faults, and the first versions of 3.4, 3.5 and 3.6 without them. `None`: never in that branch.
+/// The worst comes first. The README has them all.
 const FAULTS: [([Option<u32>; 3], &str); 6] = [
     ([None, Some(3), None], "what was confirmed may be lost by a member that crashes under load"),
     (
@@ -30,14 +31,16 @@ const FAULTS: [([Option<u32>; 3], &str); 6] = [
     ),
 ];
 
-/// Since these versions a leader asks the others whether it still leads before it revokes a lease, or renews one (etcd's issue 15247).
+/// First versions whose leader asks the others whether it still leads before it revokes a lease, or
+/// renews one (etcd's issue 15247).
 const OLD_LEADERS: [Option<u32>; 3] = [Some(31), Some(13), None];
 
-/// Since these versions members outlive whoever asks in a transaction that only reads, and goes away before the answer (etcd's
-/// issues 14110 and 14891).
+/// First versions whose members outlive a client that reads in a transaction, and goes away before
+/// the answer (etcd's issues 14110 and 14891).
 const LOST_READERS: [Option<u32>; 3] = [Some(23), Some(7), None];
 
-/// Whether a member of this version does. A version that is not known is taken for an old one; one that is told to root alone is none.
+/// Returns whether a member of this version does. An unknown version counts as an old one. A
+/// version that is reported to root alone does not.
 pub(crate) fn survives_lost_readers(version: Option<&str>) -> bool {
     let Some(version) = version else { return true };
     match parse(version) {
@@ -49,7 +52,7 @@ pub(crate) fn survives_lost_readers(version: Option<&str>) -> bool {
     }
 }
 
-/// What a member of this version promises.
+/// Returns the guarantees of a member of this version.
 pub(crate) fn profile(settings: &Settings, version: Option<&str>) -> Guarantees {
     let mut profile = Guarantees::new("etcd", Liveness::Session);
     profile.store = settings.whom();
@@ -66,7 +69,7 @@ pub(crate) fn profile(settings: &Settings, version: Option<&str>) -> Guarantees 
 
 fn warnings(settings: &Settings, version: Option<&str>) -> Vec<String> {
     let mut warnings = Vec::new();
-    // Those that tell it to root alone have only faults that this engine makes up for.
+    // Versions that are reported to root alone have only faults that this engine makes up for.
     match version.map(|version| (version, parse(version))) {
         None => {}
         Some((version, Some((3, minor @ 4..=6, patch)))) => {
@@ -77,7 +80,7 @@ fn warnings(settings: &Settings, version: Option<&str>) -> Vec<String> {
             "etcd {version} is not known to Tenure, which is tested with 3.4 and 3.5"
         )),
     }
-    // A member that is named twice is one.
+    // A member that is named twice counts once.
     let (first, others) = (settings.members.first(), settings.members.iter().skip(1));
     if others.clone().all(|other| Some(other) == first) {
         warnings.push(
@@ -88,7 +91,7 @@ fn warnings(settings: &Settings, version: Option<&str>) -> Vec<String> {
     warnings
 }
 
-/// The worst that is wrong with this version, and how much more: whoever has an old one need not read four at each start.
+/// Returns the worst fault of this version, and the count of others, so that a warning stays short.
 fn of_branch(version: &str, minor: u32, patch: u32) -> Option<String> {
     let of_it = |(fixed, fault): &(_, &'static str)| Some((fixed_in(*fixed, minor)?, *fault));
     let faults = FAULTS.iter().filter_map(of_it);
@@ -102,7 +105,7 @@ fn of_branch(version: &str, minor: u32, patch: u32) -> Option<String> {
     Some(format!("take etcd 3.{minor}.{last} or later: in {version} {worst}{more}"))
 }
 
-/// The first version of the branch 3.`minor` without a fault.
+/// Returns the first version of the branch 3.`minor` without a fault.
 fn fixed_in(branches: [Option<u32>; 3], minor: u32) -> Option<u32> {
     let [four, five, six] = branches;
     match minor {

@@ -1,5 +1,5 @@
-//! The journal: what happens to all tickets, from one watch over all keys. It is restarted from the last revision when its
-//! connection is lost.
+//! The journal: changes of all tickets, from one watch over all keys. It restarts from the last
+//! revision when its connection is lost.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
@@ -19,16 +19,16 @@ use crate::watches::News;
 use crate::wire::event::EventType;
 use crate::wire::{Event, KeyValue, WatchResponse};
 
-/// An onlooker that is behind by more moments than these begins anew.
+/// Maximum moments that an onlooker may be behind. Beyond that it begins anew.
 const BEHIND_MAX: usize = 1024;
-/// What happened at one moment may come in parts. An onlooker of more than this begins anew.
+/// Maximum bytes of one moment, which may come in parts. An onlooker of more begins anew.
 const MOMENT_BYTES_MAX: usize = 64 << 20;
-/// Between two attempts to go on with a watch.
+/// Pause between two attempts to resume a watch.
 const PAUSE: Duration = Duration::from_millis(250);
 
 type Moment = (u64, Vec<Change>);
 
-/// What there is, and what happens after it.
+/// Lists all tickets, and subscribes to later changes.
 pub(crate) async fn follow(etcd: &Etcd) -> Result<Followed> {
     let mut nodes = Vec::new();
     let at = etcd.list(etcd.keys.tickets(), |kept| nodes.extend(etcd.keys.node(kept))).await?;
@@ -37,7 +37,7 @@ pub(crate) async fn follow(etcd: &Etcd) -> Result<Followed> {
     let watch = connection.watches.span(etcd.keys.all(), at + 1).await;
     let news = watch.map_err(|status| etcd.cluster.failed(&connection, &status))?;
     let (tell, changes) = mpsc::channel(BEHIND_MAX);
-    // Many look on, and not only whoever called first.
+    // The task runs for all onlookers, and not only for the first caller.
     etcd.cluster.link.home().spawn(run(
         Arc::downgrade(&etcd.cluster.link),
         etcd.keys.clone(),
@@ -48,7 +48,7 @@ pub(crate) async fn follow(etcd: &Etcd) -> Result<Followed> {
     Ok(Followed { nodes, at, changes })
 }
 
-/// Ends when nobody listens any more, and when something may have been missed.
+/// Runs until there is no listener any more, or a change may have been missed.
 async fn run(
     link: Weak<Link<Members>>,
     keys: Keys,
@@ -72,7 +72,8 @@ async fn run(
         }
         let Some(events) = parts.whole(answer) else { return };
         for (revision, changes) in moments(&keys, &events) {
-            // What a key was before it was deleted may be compacted: nobody knows then who left.
+            // The earlier value of a deleted key may be compacted. Then the ticket that left is
+            // unknown.
             let Some(changes) = changes else { return };
             at = at.max(revision);
             if !changes.is_empty() && tell.send((revision, changes)).await.is_err() {
@@ -82,7 +83,8 @@ async fn run(
     }
 }
 
-/// The watch from the last revision on; `None` if that was compacted, or nobody listens any more.
+/// Resumes the watch from the last revision; `None` if that was compacted, or there is no listener
+/// any more.
 async fn resume(
     link: &Weak<Link<Members>>,
     keys: &Keys,
@@ -100,7 +102,7 @@ async fn resume(
             Err(status) if status.message().contains("compacted") => return None,
             Err(status) if status.code() == Code::PermissionDenied => return None,
             Err(status) => {
-                // Nobody else may use the connection, and find out that it is lost.
+                // This may be the only user of the connection, and has to report that it is lost.
                 let error = link::failed(&*link.upgrade()?, &connection, &status);
                 tracing::debug!(%error, "an onlooker's watch cannot be opened again yet");
             }
@@ -108,12 +110,12 @@ async fn resume(
     }
 }
 
-/// What has come of a moment that is not whole.
+/// The parts of an incomplete moment.
 #[derive(Default)]
 struct Parts(Vec<Event>);
 
 impl Parts {
-    /// What is whole now; `None` if the rest is too much to be kept.
+    /// Returns the complete moments; `None` if the rest is too large to keep.
     fn whole(&mut self, answer: WatchResponse) -> Option<Vec<Event>> {
         self.0.extend(answer.events);
         let mut whole = self.0.len();
@@ -133,7 +135,7 @@ fn at(event: &Event) -> u64 {
     event.kv.as_ref().map_or(0, |kv| revision(kv.mod_revision))
 }
 
-/// What happened, all of one revision together; `None` if that is not told.
+/// Returns the changes, all of one revision together; `None` if they are unknown.
 fn moments(keys: &Keys, events: &[Event]) -> Vec<(u64, Option<Vec<Change>>)> {
     let parts = events.chunk_by(|one, other| at(one) == at(other));
     parts.map(|part| (part.first().map_or(0, at), changes(keys, part))).collect()

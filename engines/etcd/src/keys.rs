@@ -1,16 +1,17 @@
-//! The names of keys: no text of a user but the prefix is a part of them.
+//! The names of keys: the prefix is the only text of a user in them.
 //!
 //! ```text
-//! PREFIX/v1/t/LINE/CAPACITY/BERTH   a ticket, bound to its session's lease; which one is said by its value
-//! PREFIX/v1/t/LINE/n               what is added to the line's numbers
-//! PREFIX/v1/s/NUMBER               a session: it goes with its tickets, so that an expiry is told from a release
-//! PREFIX/v1/l/LEASE/LATCH          what keeps out requests that were given up: see `latches`
+//! PREFIX/v1/t/LINE/CAPACITY/BERTH   a ticket, bound to its session's lease; its value has the id
+//! PREFIX/v1/t/LINE/n               the base, which is added to the line's numbers
+//! PREFIX/v1/s/NUMBER               a session: it goes with its tickets, and so marks an expiry
+//! PREFIX/v1/l/LEASE/LATCH          keeps out requests that were given up: see `latches`
 //! PREFIX/v1/c/LINE                 the line's sequence
 //! PREFIX/v1/b                      the ticket that was broken last
 //! ```
 //!
-//! A capacity begins with a hexadecimal digit, and `n` comes after all of these. So the tickets of a line are one span, and
-//! everything that concerns a line is another: where that one is empty, whoever comes in need compare nothing else.
+//! A capacity begins with a hexadecimal digit, and `n` comes after all of these. So the tickets of
+//! a line are one span, and all keys that concern the line are another. If that one is empty, a
+//! join need compare nothing else.
 //!
 //! Berths and the numbers of sessions are used again: see `berths`.
 
@@ -20,19 +21,19 @@ use tenure_queue::{LineId, Name, Node, Register};
 use crate::latches::Latch;
 use crate::wire::{KeyValue, ResponseHeader};
 
-/// The last part of a key: a session's number, and which of its names in a line.
+/// The last part of a key: a session's number, and the index of a name of the session in a line.
 pub(crate) type Berth = u64;
 
-/// How long an id is, in digits.
+/// Length of an id in digits.
 const ID_BYTES: usize = 32;
 
-/// All keys of one prefix.
+/// The keys of one prefix.
 #[derive(Clone, Debug)]
 pub(crate) struct Keys {
     root: String,
 }
 
-/// From a key up to, and without, another.
+/// The keys from `from` up to, and without, `end`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) from: Vec<u8>,
@@ -40,7 +41,7 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    /// All keys that begin with this, which ends with a slash.
+    /// Returns the span of all keys that begin with this text, which ends with a slash.
     fn below(text: &str) -> Self {
         let from = text.as_bytes().to_vec();
         let mut end = from.clone();
@@ -56,46 +57,47 @@ impl Keys {
         Self { root: format!("{prefix}/v1") }
     }
 
-    /// Everything.
+    /// Returns the span of all keys.
     pub(crate) fn all(&self) -> Span {
         Span::below(&format!("{}/", self.root))
     }
 
-    /// All tickets.
+    /// Returns the span of all tickets.
     pub(crate) fn tickets(&self) -> Span {
         Span::below(&format!("{}/t/", self.root))
     }
 
-    /// The tickets of a line.
+    /// Returns the span of a line's tickets.
     pub(crate) fn line(&self, line: &LineId) -> Span {
         let from = format!("{}/t/{line}/", self.root).into_bytes();
         let end = [&from[..], &[b'f' + 1]].concat();
         Span { from, end }
     }
 
-    /// The tickets of a line, and whatever else decides who comes into it.
+    /// Returns the span of a line's tickets and of its base.
     pub(crate) fn all_of(&self, line: &LineId) -> Span {
         Span::below(&format!("{}/t/{line}/", self.root))
     }
 
-    /// The tickets of a line that go by smaller capacities than this name, and by larger ones.
+    /// Returns the spans of a line's tickets with smaller and with larger capacities than this
+    /// name.
     pub(crate) fn others(&self, name: &Name) -> [Span; 2] {
         let Span { from, end } = self.line(&name.line);
         let own = Span::below(&format!("{}/t/{}/{:08x}/", self.root, name.line, name.of));
         [Span { from, end: own.from }, Span { from: own.end, end }]
     }
 
-    /// The key at a berth.
+    /// Returns the key at a berth.
     pub(crate) fn ticket(&self, name: &Name, berth: Berth) -> Vec<u8> {
         format!("{}/t/{}/{:08x}/{berth:016x}", self.root, name.line, name.of).into_bytes()
     }
 
-    /// The key of a ticket that was seen.
+    /// Returns the key of a ticket that was read.
     pub(crate) fn seen(&self, node: &Node) -> Vec<u8> {
         self.ticket(&node.name, node.berth)
     }
 
-    /// A key that is never there, where that of this ticket would be.
+    /// Returns a key that never exists, in the place of this ticket's.
     pub(crate) fn nowhere(&self, name: &Name) -> Vec<u8> {
         format!("{}/t/{}/{:08x}/-", self.root, name.line, name.of).into_bytes()
     }
@@ -104,7 +106,7 @@ impl Keys {
         format!("{}/s/{number:08x}", self.root).into_bytes()
     }
 
-    /// All sessions.
+    /// Returns the span of all sessions.
     pub(crate) fn sessions(&self) -> Span {
         Span::below(&format!("{}/s/", self.root))
     }
@@ -125,7 +127,7 @@ impl Keys {
         format!("{}/l/{:016x}/{:02x}", self.root, latch.session, latch.nth).into_bytes()
     }
 
-    /// The line of this key, the capacity and the berth, if it is a ticket's.
+    /// Returns the line, the capacity and the berth of a ticket's key; `None` for another key.
     pub(crate) fn place_of(&self, key: &[u8]) -> Option<(LineId, u32, Berth)> {
         let text = std::str::from_utf8(key).ok()?.strip_prefix(&self.root)?.strip_prefix("/t/")?;
         let mut parts = text.split('/');
@@ -135,17 +137,17 @@ impl Keys {
         parts.next().is_none().then_some((line, of, berth))
     }
 
-    /// Whether this key is a ticket's.
+    /// Returns whether this key is a ticket's.
     pub(crate) fn is_ticket(&self, key: &[u8]) -> bool {
         self.place_of(key).is_some()
     }
 
-    /// Whether this key is a session's.
+    /// Returns whether this key is a session's.
     pub(crate) fn is_session(&self, key: &[u8]) -> bool {
         key.starts_with(&self.sessions().from)
     }
 
-    /// The ticket that is kept here; `None` if that is something else.
+    /// Reads the ticket of a key and its value; `None` if that is no ticket.
     pub(crate) fn node(&self, kept: &KeyValue) -> Option<Node> {
         let (line, of, berth) = self.place_of(&kept.key)?;
         let (id, body) = kept.value.split_at_checked(ID_BYTES)?;
@@ -156,22 +158,22 @@ impl Keys {
     }
 }
 
-/// What is kept of a ticket: its id, and its body.
+/// Returns the value of a ticket's key: its id, and its body.
 pub(crate) fn value(id: TicketId, body: &[u8]) -> Vec<u8> {
     [id.to_string().as_bytes(), body].concat()
 }
 
-/// Revisions are never negative.
+/// Converts a revision from etcd, which is never negative.
 pub(crate) fn revision(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }
 
-/// The revision at which a member answered; 0 if it does not say.
+/// Returns the revision of an answer; 0 if it has none.
 pub(crate) fn answered_at(header: Option<ResponseHeader>) -> u64 {
     header.map_or(0, |header| revision(header.revision))
 }
 
-/// A revision, as etcd wants it.
+/// Converts a revision for etcd.
 pub(crate) fn number(revision: u64) -> i64 {
     i64::try_from(revision).unwrap_or(i64::MAX)
 }

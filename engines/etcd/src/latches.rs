@@ -1,13 +1,14 @@
-//! Latches: how a request that may still be on its way is kept out for good.
+//! Latches keep out a request for good that may still be on its way.
 //!
-//! A request that lets a ticket in may be given up before its answer comes: its caller is dropped, or its time is over. It may
-//! arrive long after that, through a member that was frozen, and no time limit says when it does not any more. So each such
-//! request names the revision with which a key of its session, the latch, was put last. To keep the request out, its client
-//! puts the latch once more: whatever was sent before finds another revision there, and changes nothing.
+//! A join may be given up before its answer comes: its caller is dropped, or its time is over. The
+//! request may arrive long after that, through a member that was frozen, and no time limit excludes
+//! that. So each such request names the revision with which a key of its session, the latch, was
+//! put last. To keep the request out, its client puts the latch once more. All requests that were
+//! sent before find another revision there, and change nothing.
 //!
-//! A ticket's id tells which of its session's latches is its own. So the few others that are on their way at that moment and have the
-//! same latch are refused, too, and are sent again with the new revision; and a session has no more keys than that, however
-//! many of its requests are given up.
+//! A ticket's id selects one of its session's latches. So the few other requests that are in flight
+//! at that moment with the same latch are refused, too, and are sent again with the new revision. A
+//! session has no more keys than that, at any number of abandoned requests.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,7 +16,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tenure_core::TicketId;
 use tenure_queue::SessionId;
 
-/// One of a session's latches, as its client knows it.
+/// A latch of a session, as its client knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Latch {
     pub(crate) session: SessionId,
@@ -30,7 +31,7 @@ pub(crate) struct Latches(Mutex<Sessions>);
 
 type Sessions = HashMap<SessionId, HashMap<u8, Known>>;
 
-/// With which revision a latch was put last, and of which moment that is known.
+/// The revision with which a latch was put last, and the moment of that knowledge.
 #[derive(Clone, Copy)]
 struct Known {
     shut: u64,
@@ -38,29 +39,31 @@ struct Known {
 }
 
 impl Latches {
-    /// A session begins, and nothing of it is kept out.
+    /// Adds a session without shut latches.
     pub(crate) fn open(&self, session: SessionId) {
         self.lock().insert(session, HashMap::new());
     }
 
-    /// A session is over: its latches went with it, and nothing comes in with it any more.
+    /// Removes a session that is over. Its latches went with it, and no join with it succeeds any
+    /// more.
     pub(crate) fn end(&self, session: SessionId) {
         self.lock().remove(&session);
     }
 
-    /// The latch of a ticket that comes in with this session.
+    /// Returns the latch of a ticket that joins with this session.
     pub(crate) fn of(&self, id: TicketId, session: SessionId) -> Latch {
         let [nth, ..] = id.to_u128().to_le_bytes();
         let known = self.lock().get(&session).and_then(|all| all.get(&nth).copied());
         Latch { session, nth, shut: known.map_or(0, |known| known.shut) }
     }
 
-    /// A latch was put.
+    /// Notes that a latch was put.
     pub(crate) fn was_shut(&self, latch: Latch, at: u64) {
         self.was_seen(Latch { shut: at, ..latch }, at);
     }
 
-    /// A latch is as it was at this moment. Answers may come in any order. An operator may have deleted its key.
+    /// Notes a latch as it was at this moment. Answers may come in any order. An operator may have
+    /// deleted its key.
     pub(crate) fn was_seen(&self, latch: Latch, at: u64) {
         let mut sessions = self.lock();
         let Some(all) = sessions.get_mut(&latch.session) else { return };

@@ -9,27 +9,34 @@
 //! # }
 //! ```
 //!
-//! A free lock is taken with one request, and a release wakes one waiter. The number of a ticket is the revision with which its
-//! key was made. What is not promised, and how to set up a cluster for locks, is in the README of this crate; what the cluster
-//! at hand promises is in [`Locks::guarantees`].
+//! A free lock costs one request, and a release wakes one waiter. A ticket's number is the revision
+//! with which its key was made. Limits, and how to set up a cluster for locks, are in the README of
+//! this crate. [`Locks::guarantees`] returns what the cluster at hand promises.
 //!
 //! # Where what stands
 //!
 //! | file | what it has |
 //! |---|---|
 //! | `lib` | how to get locks; nothing else is needed to use the engine |
-//! | `description`, `url`, `settings` | what the engine says of itself, how its URLs are read, and what they mean |
+//! | `description`, `url`, `settings` | the engine's description, its URLs and its options |
 //! | `connect`, `channel`, `link` | how a connection to a member is opened, and what belongs to it |
-//! | `calls`, `beats`, `watches` | requests, the one stream of keep-alives, the one stream of watches |
+//! | `cluster` | which member is asked, and how revisions that go back are found |
+//! | `calls`, `beats` | requests, and the one stream of keep-alives |
+//! | `watches`, `listeners` | the one stream of watches, and who listens to it |
+//! | `quiet` | a member's pings, answered once a second |
+//! | `signs` | a keep-alive of a session, and whether its answer counts |
 //! | `client`, `store`, `entry` | one client, and the contract of a queue, filled in |
 //! | `keys`, `ask` | the names of keys, and requests as data |
-//! | `berths` | the names of ticket keys, used again |
+//! | `berths`, `names` | the names of ticket keys, used again |
 //! | `latches` | how a request that was given up is kept out for good |
-//! | `neighbours` | who stands next to a ticket in a short line, so that a release tells the next one all it must know |
+//! | `orphans` | tickets of a session that its client does not know |
+//! | `neighbours` | the next ticket in a short line: a release pushes all that it needs |
+//! | `together` | a join and a release of one line as one transaction |
 //! | `journal` | what happens to all tickets, from a watch |
 //! | `still_held` | guarded writes: a comparison for a transaction of one's own |
-//! | `facts` | what a start-up check finds: profile, warnings |
-//! | `status`, `trouble` | how a request ended, as gRPC says it, and as a sentence |
+//! | `facts` | what a start-up check finds: guarantees, warnings |
+//! | `status`, `trouble` | how a request ended, as gRPC reports it, and as a sentence |
+//! | `refused` | requests that a full member carries out and refuses all the same |
 //! | `wire` | what travels, generated from `wire/etcd.proto` |
 
 mod ask;
@@ -76,7 +83,7 @@ pub use client::Etcd;
 pub use description::DESCRIPTION;
 pub use still_held::StillHeld;
 
-/// Bare requests, for measurements beside the engine. No part of what is promised.
+/// Bare requests, for measurements beside the engine. They are not part of the public API.
 #[cfg(feature = "wire")]
 #[doc(hidden)]
 pub mod wire_only {
@@ -86,21 +93,31 @@ pub mod wire_only {
     pub use crate::wire::*;
 }
 
-/// So often a verb is sent again when its answer is lost, after a pause that doubles each time: for longer than an election
-/// takes.
+/// Maximum retries of a verb whose answer is lost, with a pause that doubles each time. Together
+/// they outlast an election.
 const RETRIES: u32 = 6;
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
-/// The locks of the cluster that this URL names: `etcd://H1,H2,H3`, or `etcds://` with TLS.
+/// Returns the locks of the cluster that this URL names: `etcd://H1,H2,H3`, or `etcds://` with TLS.
 ///
-/// User and password stand before the hosts: `etcd://user:password@host`. The options are in the README.
+/// User and password stand before the hosts: `etcd://user:password@host`. The options are in the
+/// README.
+///
+/// # Errors
+///
+/// `Invalid` for a URL that is wrong, `Unavailable` if no member can be reached, and `Rejected` if
+/// the members refuse this client.
 pub async fn connect(url: impl AsRef<str>) -> Result<Locks> {
     let host: Arc<dyn Runtime> = Arc::new(BackgroundRuntime::for_drivers());
     let engine = engine(url.as_ref(), host.clone()).await?;
     Ok(Locks::on(Retry::new(engine, host.clone(), RETRIES, RETRY_PAUSE), host))
 }
 
-/// The engine alone, which lives on `host`.
+/// Returns the engine alone, which lives on `host`.
+///
+/// # Errors
+///
+/// As [`connect()`].
 pub async fn engine(url: &str, host: Arc<dyn Runtime>) -> Result<OnRuntime<Queue<Etcd>>> {
     let settings = url::read(url)?;
     let beats = host.clone();

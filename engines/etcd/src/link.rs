@@ -1,4 +1,4 @@
-//! What the kit's link must know of the members, and what belongs to one connection.
+//! The members of a cluster for the kit's link, and the state of one connection.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,39 +18,42 @@ use crate::status::{ENDED, Status};
 use crate::trouble;
 use crate::watches::Watches;
 
-/// So long a client that begins waits for the members that it does not speak to.
+/// Time for which a new client waits for the members that it does not use.
 const OTHERS_WITHIN: Duration = Duration::from_millis(500);
 
-/// A member that one connection had no answer from has such a part of `timeout` to answer over the other one.
+/// Part of `timeout` that a member has to answer over another connection, after one had no answer
+/// from it.
 const DOUBTS: u32 = 4;
 
-/// The members of a cluster: a connection leads to one of them, and the next connection to the next.
+/// The members of a cluster: a connection leads to one of them, and the next connection to the
+/// next.
 pub(crate) struct Members {
     pub(crate) settings: Settings,
     next: AtomicUsize,
-    /// The member that gets the signs of life, which the callers' own connections lead to as well.
+    /// The member of the keep-alives. The callers' own connections lead to it as well.
     at_home: AtomicUsize,
-    /// The cluster that was met first.
+    /// The id of the first cluster that was reached.
     cluster: AtomicU64,
     /// A member was reached, with a leader or without.
     is_met: AtomicBool,
-    /// Who this client is, which all members know until they forget it.
+    /// The login token, which all members know until they forget it.
     token: Mutex<Option<Token>>,
 }
 
-/// What is open to one member.
+/// An open connection to one member.
 pub(crate) struct Open {
-    /// Which of the members it is.
+    /// The index of the member.
     at: usize,
     pub(crate) wire: Wire,
     pub(crate) version: Option<String>,
     pub(crate) beats: Beats,
     pub(crate) watches: Watches,
-    /// How many answers came.
+    /// Count of answers.
     pub(crate) heard: AtomicU64,
 }
 
-/// A member answered this over a connection, which may be of no more use, or the member does not know this client any more.
+/// Returns the error for a member's status. Drops a connection that is of no more use, or a token
+/// that the member does not know any more.
 pub(crate) fn failed(
     link: &Link<Members>,
     connection: &Connection<Open>,
@@ -69,14 +72,16 @@ pub(crate) fn failed(
     trouble::error(&members.settings, status)
 }
 
-/// The member does not answer. Whoever waits for it asks the next one. Answers whether the connection was in use until now.
+/// Leaves a member that does not answer: its callers use the next one. Returns whether the
+/// connection was in use until now.
 pub(crate) fn leave(link: &Link<Members>, connection: &Connection<Open>) -> bool {
     connection.wire.channel.end();
     link.give_up(connection.generation())
 }
 
-/// The member of this connection, which was left, did not answer a caller. The signs of life may go to it as well, and so do requests of
-/// callers without a connection of their own: they leave it, too, unless it answers now that it lives.
+/// Checks a member that did not answer over another connection. The keep-alives, and callers
+/// without a connection of their own, may use the same member. They leave it, too, unless it
+/// answers now.
 pub(crate) fn doubt(home: &Link<Members>, left: &Connection<Open>) {
     let (members, Some(link)) = (home.server(), home.this()) else { return };
     let Some(connection) = home.current().filter(|connection| connection.at == left.at) else {
@@ -87,10 +92,11 @@ pub(crate) fn doubt(home: &Link<Members>, left: &Connection<Open>) {
         return;
     }
     let (this, next) = (left.at, (left.at + 1) % many);
-    let _moved = members.at_home.compare_exchange(this, next, Ordering::Relaxed, Ordering::Relaxed);
+    let _ = members.at_home.compare_exchange(this, next, Ordering::Relaxed, Ordering::Relaxed);
     let within = members.settings.timeout / DOUBTS;
     home.home().spawn(async move {
-        // A member whose leader stands still lives, and any other member would wait for that leader, too.
+        // A member whose leader stands still lives, and any other member would wait for that
+        // leader, too.
         if timeout(within, answers(&connection.wire)).await != Ok(true) {
             leave(&link, &connection);
         }
@@ -99,19 +105,19 @@ pub(crate) fn doubt(home: &Link<Members>, left: &Connection<Open>) {
 
 impl Members {
     pub(crate) fn of(settings: Settings) -> Self {
-        // Many clients of one URL do not all begin with its first member.
+        // Clients of one URL begin with a random member, to spread the load.
         let first = getrandom::u32().unwrap_or(0) as usize % settings.members.len();
         let (next, at_home) = (AtomicUsize::new(first), AtomicUsize::new(first));
         let (cluster, is_met) = (AtomicU64::new(0), AtomicBool::new(false));
         Self { settings, next, at_home, cluster, is_met, token: Mutex::default() }
     }
 
-    /// The members do not know this token any more: the next connection asks for another.
+    /// Drops a token that the members do not know any more: the next connection requests another.
     fn forget(&self, wire: &Wire) {
         self.token().take_if(|token| wire.token.as_ref() == Some(token));
     }
 
-    /// A member was reached that has a leader.
+    /// Notes that a member with a leader was reached.
     fn opened(&self, at: usize, wire: Wire, greeting: Greeting, is_home: bool) -> Result<Open> {
         self.is_met.store(true, Ordering::Release);
         self.refuse_other(greeting.cluster)?;
@@ -130,13 +136,13 @@ impl Members {
         self.token.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a member was reached ever.
+    /// Returns whether a member was reached ever.
     pub(crate) fn is_met(&self) -> bool {
         self.is_met.load(Ordering::Acquire)
     }
 
-    /// Whether the other members are of the same cluster, as far as they answer at once: a client speaks to one of them, and two
-    /// clients of two clusters would both be given the same lock.
+    /// Refuses members of another cluster, if they answer at once. A client uses one member, and
+    /// two clients of two clusters would both get the same lock.
     pub(crate) async fn refuse_others(&self) -> Result<()> {
         let (home, token) = (self.at_home.load(Ordering::Relaxed), self.token().clone());
         let (members, until) =
@@ -144,14 +150,14 @@ impl Members {
         let others = members
             .filter(|(at, _)| *at != home)
             .map(|(_, member)| connect(&self.settings, member, token.clone(), until));
-        // Who cannot be reached now is looked at when it is needed.
+        // A member that cannot be reached now is checked when it is needed.
         for (_, greeting) in join_all(others).await.into_iter().flatten().flatten() {
             self.refuse_other(greeting.cluster)?;
         }
         Ok(())
     }
 
-    /// Two clusters behind one URL would keep two lines for each key.
+    /// Refuses a second cluster: two clusters behind one URL would keep two lines for each key.
     fn refuse_other(&self, met: u64) -> Result<()> {
         let known = self.cluster.compare_exchange(0, met, Ordering::AcqRel, Ordering::Acquire);
         match known {
@@ -187,7 +193,7 @@ impl Server for Members {
                 let tried = connect(&self.settings, &members[at], known, until);
                 under_way.push(async move { (at, tried.await) });
             }
-            // One that is silent keeps nobody from the others.
+            // A silent member does not delay the others.
             let Ok(tried) = timeout(pause, under_way.next()).await else {
                 next = others.next();
                 continue;
@@ -200,7 +206,7 @@ impl Server for Members {
                 }
                 Ok(Some((wire, greeting))) => return self.opened(at, wire, greeting, is_home),
                 Err(error) if error.is_retryable() => troubles.push((at, error)),
-                // Another one may take this client, as long as it is tried.
+                // Another member may accept this client: try it.
                 Err(error) => refused = Some(error),
             }
             next = others.next();

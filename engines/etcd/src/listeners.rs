@@ -1,4 +1,4 @@
-//! What listens to the watches of one stream, and how answers find it.
+//! The listeners of the watches of one stream, and the routing of answers to them.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use tokio::sync::{Mutex as AsyncMutex, Notify, OwnedMutexGuard, mpsc, oneshot};
 use crate::wire::watch_request::RequestUnion;
 use crate::wire::{Event, WatchCancelRequest, WatchRequest, WatchResponse};
 
-/// What is watched over one stream.
+/// The watches of one stream.
 #[derive(Clone)]
 pub(crate) struct Watched(pub(crate) Arc<Inner>);
 
@@ -17,15 +17,16 @@ pub(crate) struct Watched(pub(crate) Arc<Inner>);
 pub(crate) struct Inner {
     /// `None`: the stream has ended.
     listeners: Mutex<Option<Listeners>>,
-    /// The answer names watches by the ids that were asked for. etcd does so, and its `grpc-proxy` does not.
+    /// Answers name watches by the requested ids. etcd does so, and its `grpc-proxy` does not.
     keeps_ids: AtomicBool,
     /// Held while a watch is being created, until it is known that the answer will name it.
     creating: Arc<AsyncMutex<()>>,
-    /// Those of no more use of which the member could not be told at once. They are as many as there were watches, at most.
+    /// Watches without a listener that the member was not yet asked to cancel, because too many
+    /// requests were in flight. At most the count of watches.
     unwanted: Mutex<Vec<i64>>,
-    /// Rung when there is one more.
+    /// Notified when there is one more.
     pub(crate) more_unwanted: Notify,
-    /// How many answers came.
+    /// Count of answers.
     pub(crate) heard: AtomicU64,
     pub(crate) ended: Notify,
 }
@@ -33,14 +34,14 @@ pub(crate) struct Inner {
 #[derive(Default)]
 struct Listeners {
     by_id: HashMap<i64, Listener>,
-    /// The ids that a proxy gave, and the ids that were asked for.
+    /// The ids that a proxy gave, and the requested ids.
     ids: HashMap<i64, i64>,
-    /// The watch whose answer may have another id; it keeps the turn until that answer comes.
+    /// The watch whose answer may have another id. It keeps the turn until that answer comes.
     creating: Option<(i64, OwnedMutexGuard<()>)>,
 }
 
 impl Listeners {
-    /// The listener, and the id that its watch has at the member.
+    /// Removes a listener. Returns it, and the id of its watch at the member.
     fn remove(&mut self, id: i64) -> Option<(Listener, i64)> {
         let listener = self.by_id.remove(&id)?;
         let given = listener.given.unwrap_or(id);
@@ -48,7 +49,8 @@ impl Listeners {
         Some((listener, given))
     }
 
-    /// A watch was created. Answers whether its id is the one that was asked for, or else whether anyone still wants it.
+    /// Notes that a watch was created. Returns whether its id is the requested one, or else whether
+    /// it still has a listener.
     fn created(&mut self, given: i64) -> Created {
         let is_first = self.creating.take_if(|(id, _)| *id == given).is_some();
         if is_first || self.by_id.contains_key(&given) {
@@ -76,7 +78,8 @@ impl Watched {
         Self(Arc::new(Inner { listeners, ..Inner::default() }))
     }
 
-    /// The turn to create a watch: one at a time, unless answers are known to name watches as they were asked for.
+    /// Waits for the turn to create a watch: one at a time, unless answers are known to use the
+    /// requested ids.
     pub(crate) async fn turn(&self) -> Option<OwnedMutexGuard<()>> {
         let keeps_ids = || self.0.keeps_ids.load(Ordering::Acquire);
         if keeps_ids() {
@@ -86,7 +89,7 @@ impl Watched {
         (!keeps_ids()).then_some(turn)
     }
 
-    /// Not if the stream has ended: nobody would be told of anything.
+    /// Adds a listener, unless the stream has ended.
     #[must_use]
     pub(crate) fn insert(
         &self,
@@ -103,23 +106,23 @@ impl Watched {
         true
     }
 
-    /// Whether all who want to create a watch wait for this one.
+    /// Returns whether all other callers that create a watch wait for this one.
     pub(crate) fn has_turn(&self, id: i64) -> bool {
         let all = self.listeners();
         all.as_ref().is_some_and(|all| all.creating.as_ref().is_some_and(|(one, _)| *one == id))
     }
 
-    /// Answers the id that the watch has at the member.
+    /// Removes a listener. Returns the id of its watch at the member.
     pub(crate) fn remove(&self, id: i64) -> i64 {
         let removed = self.listeners().as_mut().and_then(|all| all.remove(id));
-        // What it would have told goes outside of the lock.
+        // Dropped outside of the lock.
         removed.map_or(id, |(_, given)| given)
     }
 
-    /// The stream has ended: whoever waits looks again.
+    /// Ends the stream. All listeners read again.
     pub(crate) fn end(&self) {
         let ended = self.listeners().take();
-        // What it would have told goes outside of the lock.
+        // Dropped outside of the lock.
         drop(ended);
         self.0.ended.notify_one();
     }
@@ -132,28 +135,29 @@ impl Watched {
         lock(&self.0.listeners)
     }
 
-    /// The request that ends the next watch of those of which the member has yet to be told.
+    /// Returns the request that cancels the next watch without a listener.
     pub(crate) fn unwanted(&self) -> Option<WatchRequest> {
         lock(&self.0.unwanted).pop().map(cancel)
     }
 
     pub(crate) fn hear(&self, answer: WatchResponse) {
         self.0.heard.fetch_add(1, Ordering::Relaxed);
-        // What it would have told goes outside of the lock.
+        // Dropped outside of the lock.
         drop(self.pass_on(answer));
     }
 
-    /// Answers the listener that hears nothing more.
+    /// Passes an answer to its listener. Returns the listener if it is removed by that.
     fn pass_on(&self, mut answer: WatchResponse) -> Option<Listener> {
         let mut all = self.listeners();
         let all = all.as_mut()?;
         if answer.watch_id < 0 && answer.canceled {
-            // Late versions do not say which watch they refuse: it is one of those that have not begun.
+            // Late versions do not name the watch that they refuse. It is one of those that have
+            // not begun.
             all.creating = None;
             for (_, listener) in all.by_id.extract_if(|_, listener| listener.begun.is_some()) {
                 if let Some(begun) = listener.begun {
-                    // Who asked may have given up.
-                    let _gone = begun.send(Err(answer.cancel_reason.clone()));
+                    // The caller may have given up.
+                    let _ = begun.send(Err(answer.cancel_reason.clone()));
                 }
             }
             return None;
@@ -170,20 +174,20 @@ impl Watched {
         if let Some(begun) = listener.begun.take() {
             let at = answer.header.map_or(0, |header| header.revision);
             let outcome = if answer.canceled { Err(answer.cancel_reason.clone()) } else { Ok(at) };
-            // Who asked may have given up.
-            let _gone = begun.send(outcome);
+            // The caller may have given up.
+            let _ = begun.send(outcome);
         }
         let after = listener.after;
         answer.events.retain(|event| event.kv.as_ref().is_some_and(|kv| kv.mod_revision > after));
         let is_over = answer.canceled || answer.compact_revision > 0;
-        // That it is over is news, too.
+        // The end of a watch is news, too.
         let is_news = !answer.events.is_empty() || is_over;
         let is_full = is_news && !listener.sink.take(answer);
         let is_out = is_over || is_full;
         is_out.then(|| all.remove(id)).flatten().map(|(listener, _)| listener)
     }
 
-    /// The member is to be told that a watch is of no more use.
+    /// Notes a watch that the member has to cancel.
     pub(crate) fn is_unwanted(&self, given: i64) {
         lock(&self.0.unwanted).push(given);
         self.0.more_unwanted.notify_one();
@@ -195,19 +199,19 @@ pub(crate) fn cancel(watch_id: i64) -> WatchRequest {
     WatchRequest { request_union: Some(RequestUnion::CancelRequest(cancel)) }
 }
 
-/// Where answers go.
+/// The receiver of a watch's answers.
 pub(crate) enum Sink {
-    /// To whoever asks for them.
+    /// A queue.
     Queue(mpsc::Sender<WatchResponse>),
-    /// To a call.
+    /// A function.
     Call(Call),
 }
 
-/// It is quick, and is dropped with its watch.
+/// A function that returns at once. It is dropped with its watch.
 type Call = Box<dyn FnMut(&[Event]) + Send>;
 
 impl Sink {
-    /// Whether it took the answer.
+    /// Takes an answer. Returns whether there was room for it.
     fn take(&mut self, answer: WatchResponse) -> bool {
         match self {
             Self::Queue(queue) => queue.try_send(answer).is_ok(),
@@ -219,12 +223,12 @@ impl Sink {
     }
 }
 
-/// One key or span that is watched.
+/// A listener of one key or span.
 pub(crate) struct Listener {
-    /// Told when the member has begun to watch, and at which revision.
+    /// Receives the revision at which the member has begun to watch.
     pub(crate) begun: Option<oneshot::Sender<Result<i64, String>>>,
     pub(crate) sink: Sink,
-    /// What is older than this is no news: members were seen to replay the past.
+    /// Minimum revision of news: members were seen to replay the past.
     pub(crate) after: i64,
     /// The id that a proxy gave to the watch.
     pub(crate) given: Option<i64>,

@@ -8,12 +8,12 @@ pub(crate) struct Names {
     /// All below this were taken once.
     next: u32,
     free: BTreeSet<u32>,
-    /// How many of the tickets there are about to leave.
+    /// Count of tickets that are about to leave.
     pub(crate) leaving: usize,
 }
 
 impl Names {
-    /// The smallest that is free.
+    /// Takes the smallest free name.
     pub(crate) fn take(&mut self) -> u32 {
         self.free.pop_first().unwrap_or_else(|| {
             self.next += 1;
@@ -21,7 +21,7 @@ impl Names {
         })
     }
 
-    /// Answers whether none is taken now. One that was never taken here is not given back.
+    /// Returns a name. Ignores one that was never taken here. Returns whether none is taken now.
     pub(crate) fn give_back(&mut self, nth: u32) -> bool {
         if nth < self.next {
             self.free.insert(nth);

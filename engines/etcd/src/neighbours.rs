@@ -1,16 +1,18 @@
-//! Who stands next to a ticket in a short line, where one watch hears of the whole line.
+//! The neighbours of a ticket in a short line, where one watch covers the whole line.
 //!
-//! Whoever releases a lock touches the key of the next ticket in the same transaction, if it knows the next one: it puts the key
-//! again as it is. So the owner of that key hears, as one event, that the holder ahead has left and what its own key was at that
-//! moment. That is a read of the own key, which etcd has made in the release; no other is needed before the lock is believed.
+//! A release that knows the next ticket puts that ticket's key again, unchanged, in the same
+//! transaction. So the owner of that key gets one event: the holder ahead has left, and this was
+//! its own key at that moment. That is a read of the own key, which etcd has made in the release.
+//! The owner needs no other before it believes the lock.
 //!
 //! ```text
 //!     revision 70:  delete ahead,  put own      one moment: served, and the own key was there
 //!     revision 70:  delete ahead                the own key is read, as after every other hint
 //! ```
 //!
-//! A release that touches the wrong key does no harm: only whoever stands right behind the one that left, which it knows by itself
-//! and where nobody comes in between, takes it for more than a hint.
+//! A release that touches the wrong key does no harm. It is more than a hint only for the ticket
+//! right behind the one that left. That ticket knows this by itself, and no ticket comes in
+//! between.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,7 +26,7 @@ use crate::watches::Watch;
 use crate::wire::Event;
 use crate::wire::event::EventType;
 
-/// So many of those behind a ticket are known: the first may leave before it does.
+/// Maximum known tickets behind a ticket. The first may leave before it does.
 const BEHIND_MAX: usize = 4;
 
 /// The neighbours of this client's tickets.
@@ -33,23 +35,23 @@ pub(crate) struct Neighbours(Mutex<HashMap<TicketId, Neighbour>>);
 
 struct Neighbour {
     behind: Behind,
-    /// It goes on when its ticket is served, for the sake of those behind.
+    /// It goes on when its ticket is served, for the tickets behind.
     _watch: Watch,
 }
 
-/// Those who came first behind a ticket, as far as they are known, by number.
+/// The first tickets behind a ticket, as far as they are known, by number.
 #[derive(Clone, Default)]
 pub(crate) struct Behind(Arc<Mutex<BTreeMap<u64, Node>>>);
 
 impl Neighbours {
-    /// A ticket's line is watched, until the ticket is forgotten.
+    /// Keeps the watch of a ticket's line until the ticket is forgotten.
     pub(crate) fn keep(&self, id: TicketId, watch: Watch, behind: Behind) {
         let before = lock(&self.0).insert(id, Neighbour { behind, _watch: watch });
         // Its watch is cancelled outside of the lock.
         drop(before);
     }
 
-    /// Those behind a ticket, as far as they are known already.
+    /// Returns the tickets behind a ticket, as far as they are known.
     pub(crate) fn behind(&self, id: TicketId) -> Behind {
         lock(&self.0).get(&id).map(|neighbour| neighbour.behind.clone()).unwrap_or_default()
     }
@@ -60,7 +62,7 @@ impl Neighbours {
         drop(forgotten);
     }
 
-    /// A part of a ticket's line was listed.
+    /// Notes a listed part of a ticket's line.
     pub(crate) fn note(&self, id: TicketId, nodes: &[Node]) {
         let known = lock(&self.0).get(&id).map(|neighbour| neighbour.behind.clone());
         let own = nodes.iter().find(|node| node.name.id == id);
@@ -71,7 +73,7 @@ impl Neighbours {
         }
     }
 
-    /// Who stands right behind a ticket, if that is known.
+    /// Returns the ticket right behind a ticket, if that is known.
     pub(crate) fn next_of(&self, node: &Node) -> Option<Node> {
         let behind = lock(&self.0).get(&node.name.id)?.behind.clone();
         let first = lock(&behind.0).first_key_value().map(|(_, node)| node.clone());
@@ -95,7 +97,7 @@ impl Behind {
     }
 }
 
-/// What one ticket hears of its line.
+/// The receiver of the events of a ticket's line.
 pub(crate) struct Ear {
     keys: Keys,
     own: Node,
@@ -115,16 +117,16 @@ impl Ear {
         Self { keys, own, ahead, behind, tell: Some(tell) }
     }
 
-    /// What happened in the line, in order. All of one revision comes together, but for what is too much for one
-    /// message: then the parts only say that something has changed.
+    /// Takes events of the line, in order. All of one revision come together. If that is too much
+    /// for one message, the parts count only as a change.
     pub(crate) fn hear(&mut self, events: &[Event]) {
         for moment in events.chunk_by(|one, other| at(one) == at(other)) {
             self.note(moment);
             if let Some(told) = self.told(moment)
                 && let Some(tell) = self.tell.take()
             {
-                // Who asked may have given up.
-                let _gone = tell.send(told);
+                // The caller may have given up.
+                let _ = tell.send(told);
             }
         }
     }
@@ -140,9 +142,9 @@ impl Ear {
         }
     }
 
-    /// What a moment means for the ticket, if it means anything.
+    /// Returns the report of a moment for the ticket, if there is one.
     fn told(&mut self, moment: &[Event]) -> Option<Told> {
-        // What is known of either already is no news: members were seen to replay the past.
+        // Events that are known of either are skipped: members were seen to replay the past.
         let of = |node: &Node| {
             event_of(moment, &self.keys.seen(node)).filter(|event| at(event) > node.version)
         };
@@ -166,12 +168,12 @@ impl Ear {
     }
 }
 
-/// Whether nothing at all has changed about a node but its version.
+/// Returns whether only the version of a node has changed.
 pub(crate) fn is_put_again(keys: &Keys, event: &Event, before: &Node) -> bool {
     is_still(keys, event, before).is_some_and(|node| node.ticket == before.ticket)
 }
 
-/// A node as an event shows it, if nothing has changed that concerns who is served.
+/// Returns a node as an event shows it, if it still has the same place in the line.
 fn is_still(keys: &Keys, event: &Event, before: &Node) -> Option<Node> {
     let node = event.kv.as_ref().filter(|_| !is_deleted(event));
     let node = node.and_then(|kept| keys.node(kept))?;
@@ -236,7 +238,7 @@ mod tests {
             Event { r#type: EventType::Delete.into(), kv, prev_kv: None }
         }
 
-        /// The key is put, after something was changed about it.
+        /// Puts the key with a change.
         fn put(&self, at: usize, revision: u64, change: impl FnOnce(&mut Node)) -> Event {
             let mut node = self.nodes[at].clone();
             change(&mut node);
@@ -258,7 +260,7 @@ mod tests {
             Event { r#type: EventType::Put.into(), kv: Some(kv), prev_kv: None }
         }
 
-        /// What the ticket is told of these events.
+        /// Returns the report of these events for the ticket.
         fn told(&self, events: &[Event]) -> Option<Told> {
             let (mut ear, _, mut told) = self.ear();
             ear.hear(events);

@@ -1,5 +1,5 @@
-//! Orphans: tickets of a session that its client does not know. A join that is delivered a second time, after its ticket has left,
-//! makes the ticket again, and it lives on with the session.
+//! Orphans: tickets of a session that its client does not know. A join that is delivered a second
+//! time, after its ticket has left, makes the ticket again. It then lives on with the session.
 
 use tenure_core::Result;
 use tenure_queue::{Node, SessionId};
@@ -8,11 +8,11 @@ use crate::client::Etcd;
 use crate::wire::{LeaseTimeToLiveRequest, LeaseTimeToLiveResponse};
 
 const TIME_TO_LIVE: &str = "/etcdserverpb.Lease/LeaseTimeToLive";
-/// A client with more tickets than these in a session does not look for orphans: one message names all keys of a lease.
+/// Maximum tickets of a session for a search of orphans: one message names all keys of a lease.
 const LISTED_MAX: usize = 16_384;
 
 impl Etcd {
-    /// For how long a lease lives, and which keys it has if they are asked for.
+    /// Returns the remaining life of a lease, and its keys if `keys` is set.
     pub(crate) async fn lease(
         &self,
         session: SessionId,
@@ -27,14 +27,14 @@ impl Etcd {
             return Ok(Vec::new());
         }
         let kept = self.lease(session, true).await?.keys;
-        // A berth is taken before the join is sent, so a join whose answer is on its way is not strange.
+        // A berth is taken before the join is sent, so a join in flight is not strange.
         let taken = self.berths.taken(session);
         let is_strange = |key: &Vec<u8>| {
             self.keys.place_of(key).is_some_and(|(line, _, berth)| !taken.contains(&(line, berth)))
         };
         let (ranges, _) = self.gets(kept.into_iter().filter(is_strange)).await?;
         let nodes = ranges.iter().filter_map(|range| self.keys.node(range.kvs.first()?));
-        // The ticket that was there may have left since, and another one of this client may have taken its berth.
+        // The ticket may have left since, and another one of this client may have taken its berth.
         let is_orphan =
             |node: &Node| node.session == session && self.berths.of(node.name.id).is_none();
         Ok(nodes.filter(is_orphan).collect())

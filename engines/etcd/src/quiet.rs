@@ -1,8 +1,10 @@
-//! Pings by which a member measures its way to this client, answered once a second instead of with each request.
+//! Pings by which a member measures its round trip to this client, answered once a second instead
+//! of with each request.
 //!
-//! A member sends such a ping after the first bytes of a request, unless an earlier one is not answered yet. Answered at once, it
-//! makes one write and one read more for both sides with every request. So it is withheld for a second before HTTP/2 sees it, and no
-//! other comes meanwhile. What a member asks to find out whether this client lives is another ping, and is passed on at once.
+//! A member sends such a ping after the first bytes of a request, unless an earlier one is not
+//! answered yet. If it is answered at once, both sides make one write and one read more with every
+//! request. So this module withholds it from HTTP/2 for a second, and no other comes meanwhile. A
+//! ping that checks whether this client lives is another one, and is passed on at once.
 
 use std::io;
 use std::pin::{Pin, pin};
@@ -14,25 +16,26 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 use tokio::time::Instant;
 
 const FRAME_HEAD_BYTES: usize = 9;
-/// A whole frame, with what the library of all members, grpc-go, writes into these pings and into no others.
+/// A whole frame with the payload that grpc-go, the library of all members, writes into these pings
+/// and into no others.
 const MEASURING: [u8; 17] = [0, 0, 8, 6, 0, 0, 0, 0, 0, 2, 4, 16, 16, 9, 14, 7, 7];
-/// The kind of a frame that goes on with a head.
+/// The type of a frame that continues a head.
 const CONTINUATION: u8 = 9;
-/// A ping that waited for so long is passed on with whatever comes next.
+/// Time after which a withheld ping is passed on with the next data.
 const WITHHELD: Duration = Duration::from_secs(1);
-/// So much is read at a time.
+/// Maximum bytes of one read.
 const CHUNK_BYTES: usize = 8 << 10;
 
 /// A connection on which such pings are rare.
 pub(crate) struct Quiet<T> {
     stream: T,
-    /// What was read, and is not passed on.
+    /// Bytes that were read and not passed on.
     read: BytesMut,
-    /// So much of it may be passed on.
+    /// Count of bytes that may be passed on.
     clear: usize,
-    /// So much of the frame that comes is still to be read.
+    /// Count of bytes of the current frame that are still to come.
     rest: usize,
-    /// When the ping that is withheld is passed on.
+    /// When the withheld ping is passed on.
     due: Option<Instant>,
 }
 
@@ -41,8 +44,8 @@ impl<T> Quiet<T> {
         Self { stream, read: BytesMut::new(), clear: 0, rest: 0, due: None }
     }
 
-    /// Looks through what was read, frame by frame, and takes a ping out of it. What has come of the last frame may be too little to
-    /// tell what it is.
+    /// Goes through the read bytes, frame by frame, and removes a ping. The last frame may be too
+    /// short to identify it.
     fn sort(&mut self, now: Instant) {
         loop {
             let come = self.rest.min(self.read.len() - self.clear);
@@ -63,7 +66,7 @@ impl<T> Quiet<T> {
                 self.due = Some(now + WITHHELD);
                 continue;
             }
-            // Nothing may stand between the parts of one head.
+            // No frame may come between the parts of one head.
             if self.due.is_some_and(|due| due <= now) && next[3] != CONTINUATION {
                 self.due = None;
                 let rest = self.read.split_off(self.clear);
@@ -89,7 +92,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Quiet<T> {
             this.read.reserve(CHUNK_BYTES);
             let come = ready!(pin!(this.stream.read_buf(&mut this.read)).poll(context))?;
             if come == 0 {
-                // Whatever was held back of a frame is its end.
+                // The bytes that were held back are the end of a frame.
                 this.clear = this.read.len();
                 break;
             }
@@ -140,7 +143,7 @@ mod tests {
 
     use super::*;
 
-    /// A frame of this kind with so many bytes.
+    /// Returns a frame of this type with these bytes.
     fn frame(kind: u8, bytes: &[u8]) -> Vec<u8> {
         let length = u32::try_from(bytes.len()).unwrap().to_be_bytes();
         [&length[1..], &[kind, 0, 0, 0, 0, 1], bytes].concat()
@@ -151,7 +154,7 @@ mod tests {
         (member, Quiet::new(client))
     }
 
-    /// What has come so far.
+    /// Returns the bytes that have come so far.
     async fn come(client: &mut Quiet<DuplexStream>) -> Vec<u8> {
         let mut bytes = Vec::new();
         while timeout(Duration::ZERO, client.read_buf(&mut bytes))
@@ -200,7 +203,7 @@ mod tests {
             member.write_all(&ping).await.unwrap();
             assert_eq!(come(&mut client).await, ping);
         }
-        // A member that sends the next one although none was answered.
+        // A member that sends the next one without an answer to the first.
         member.write_all(&[MEASURING, MEASURING].concat()).await.unwrap();
         assert_eq!(come(&mut client).await, MEASURING);
     }

@@ -1,7 +1,8 @@
-//! What a member does, and refuses all the same.
+//! Requests that a member carries out and refuses all the same.
 //!
-//! A member whose space is used up takes nothing that puts a key. It looks at its space twice: before a request goes into the log, and
-//! again when it is carried out. What does not fit any more the second time is done by then, and is refused nevertheless.
+//! A full member takes no request that puts a key. It checks its space twice: before a request goes
+//! into the log, and again when it is carried out. A request that does not fit any more the second
+//! time is done by then, and is refused nevertheless.
 
 use tenure_core::{Error, ErrorKind, Result};
 use tenure_queue::{Name, Remove, Removed, Sought, Store as _};
@@ -10,7 +11,8 @@ use crate::client::Etcd;
 use crate::entry;
 
 impl Etcd {
-    /// Whether a ticket whose join failed in this way is certainly not in its line. Where it was let in and refused, it is taken out.
+    /// Returns whether a ticket whose join failed in this way is certainly not in its line. Removes
+    /// it if it was let in and refused.
     pub(crate) async fn is_out_for(&self, name: &Name, error: &Error) -> bool {
         if error.kind() != ErrorKind::Rejected {
             return !error.is_retryable();
@@ -20,20 +22,21 @@ impl Etcd {
                 Some(node) => self.remove_only(&Remove::just(&node)).await.is_ok(),
                 None => true,
             },
-            // Whoever may not read may not write.
+            // A user without the right to read has no right to write.
             Err(error) => !error.is_retryable(),
         }
     }
 
-    /// Takes a ticket out with a request that puts nothing, after another one was refused. It shuts no latch: a join that is still on
-    /// its way may come in once there is room again. The README says so.
+    /// Removes a ticket with a request that puts nothing, after another one was refused. It shuts
+    /// no latch: a join that is still on its way may succeed once there is room again. The README
+    /// says so.
     pub(crate) async fn remove_only(&self, remove: &Remove<'_>) -> Result<Removed> {
         let answer = self.cluster.txn(entry::remove_only(&self.keys, remove)).await?;
         let mut removed = entry::removed(&self.keys, remove, answer);
         if !removed.gone {
             let (nodes, _) = self.look(&[Sought::Seen(remove.node)]).await?;
             let is_same = |node: tenure_queue::Node| node.created == remove.node.created;
-            // The first request has taken it out, or somebody else has: it is out either way.
+            // The first request has removed it, or another client has: it is out either way.
             removed.gone = !nodes.into_iter().flatten().any(is_same);
         }
         Ok(removed)

@@ -1,30 +1,30 @@
-//! Which members keep the lines, and on what terms they are spoken to: what a URL says.
+//! The settings of a URL: the members of a cluster, and its options.
 
 use std::time::Duration;
 
 use tenure_kit::tls::Files;
 use tenure_kit::url::{Address, Login};
 
-/// What the names of all keys begin with where a URL says nothing.
+/// Default prefix of all keys.
 pub(crate) const PREFIX: &str = "tenure";
 
-/// On what terms the cluster is spoken to.
+/// The settings of a cluster.
 #[derive(Clone)]
 pub(crate) struct Settings {
-    /// One at least.
+    /// At least one.
     pub(crate) members: Vec<Address>,
     pub(crate) login: Login,
-    /// What the names of all keys begin with.
+    /// Prefix of all keys.
     pub(crate) prefix: String,
     pub(crate) tls: Option<Files>,
     pub(crate) connect_timeout: Duration,
     pub(crate) timeout: Duration,
-    /// No session lives shorter without a sign of life.
+    /// Minimum ttl of sessions.
     pub(crate) session_ttl: Duration,
 }
 
 impl Settings {
-    /// What holds where a URL says nothing.
+    /// Returns the default settings.
     pub(crate) fn of(members: Vec<Address>, login: Login) -> Self {
         Self {
             members,
@@ -37,17 +37,17 @@ impl Settings {
         }
     }
 
-    /// The longest that one verb takes: all members may have to be tried, and then asked.
+    /// Returns the maximum time of one verb: all members may have to be tried, and then asked.
     pub(crate) fn answers_within(&self) -> Duration {
         self.timeout * 2
     }
 
-    /// How an error may name the cluster: without user and password.
+    /// Returns the name of the cluster for an error, without user and password.
     pub(crate) fn whom(&self) -> String {
         format!("etcd at {}", self.addresses())
     }
 
-    /// The members' addresses, as a sentence lists them.
+    /// Returns the members' addresses as a list in a sentence.
     pub(crate) fn addresses(&self) -> String {
         let members: Vec<_> = self.members.iter().map(Address::to_string).collect();
         members.join(", ")

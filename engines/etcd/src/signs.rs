@@ -1,4 +1,4 @@
-//! A sign of life of a session, and whether its answer is worth anything.
+//! A keep-alive of a session, and whether its answer counts.
 
 use std::pin::pin;
 use std::sync::atomic::Ordering;
@@ -17,13 +17,14 @@ use crate::status::{Code, Status};
 use crate::wire::{LeaseKeepAliveResponse, RangeResponse, ResponseHeader};
 use crate::{ask, link};
 
-/// So often a sign of life is given at once, where the first one met a change of leaders.
+/// Maximum keep-alives in a row, if the first one met a change of leaders.
 const SIGNS_MAX: usize = 2;
-/// So many reads that a sign of life is confirmed by may fail one after the other.
+/// Maximum failed reads in a row that confirm a keep-alive.
 const READS_MAX: u32 = 24;
 
 impl Etcd {
-    /// Gives a sign of life. Answers for how long the session lives from before it; `None` if it is over.
+    /// Sends a keep-alive. Returns the remaining life of the session, counted from before it;
+    /// `None` if it is over.
     pub(crate) async fn sign(
         &self,
         session: SessionId,
@@ -32,7 +33,7 @@ impl Etcd {
         let connection = self.cluster.link.connection().await?;
         let failed = |status: Status| self.cluster.failed(&connection, &status);
         for _ in 0..SIGNS_MAX {
-            // Both at once, because a way to the member and back may take most of the time there is.
+            // Both at once, because a round trip to the member may take most of the time limit.
             let confirming =
                 pin!(timeout(within * 5 / 6, self.confirmed_term(&connection, within)));
             let (answer, term) =
@@ -49,7 +50,7 @@ impl Etcd {
                 return self.has_ended(session).await;
             }
             let Ok(term) = term.await else {
-                // A member whose disk stands still answers signs of life, and no reads.
+                // A member whose disk stands still answers keep-alives, and no reads.
                 link::leave(&self.cluster.link, &connection);
                 return Err(self.cluster.silence());
             };
@@ -62,12 +63,14 @@ impl Etcd {
         Err(self.cluster.silence())
     }
 
-    /// Reads whether a lease has ended that a leader does not know. A leader of 3.4, or before 3.5.3, may have yet to apply the
-    /// grant of a young lease (etcd's issue 13675). The session's key goes with the lease, and a majority confirms the read.
+    /// Reads whether a lease has ended that a leader does not know. A leader of 3.4, or before
+    /// 3.5.3, may have yet to apply the grant of a young lease (etcd's issue 13675). The session's
+    /// key goes with the lease, and a majority confirms the read.
     async fn has_ended(&self, session: SessionId) -> Result<Option<Duration>> {
         let Some(number) = self.berths.number(session) else { return Ok(None) };
         let range = match self.cluster.range(ask::get(self.keys.session(number))).await {
-            // The cluster went back to older data, or lets this user read nothing: it does not contradict.
+            // The cluster went back to older data, or lets this user read nothing: that does not
+            // contradict.
             Err(error) if !error.is_retryable() => return Ok(None),
             range => range?.0,
         };
@@ -75,17 +78,19 @@ impl Etcd {
         if lives { Err(self.cluster.silence()) } else { Ok(None) }
     }
 
-    /// The term that a majority confirms.
+    /// Returns the term that a majority confirms.
     ///
-    /// A leader that is stuck, because its disk stands still, renews leases as if nobody else had been chosen since. It has no answer
-    /// to a read, which a majority has to confirm; and once it has one, that is of a later term. etcd 3.4.31 and 3.5.13 and later ask the
-    /// others by themselves; but a member of such a version says nothing of the version of its leader.
+    /// A leader whose disk stands still renews leases although another leader may have been chosen
+    /// since. It does not answer a read, which a majority has to confirm. Once it answers, the
+    /// answer is of a later term. etcd 3.4.31 and 3.5.13 and later ask the others by themselves,
+    /// but such a member does not report its leader's version.
     async fn confirmed_term(&self, open: &Open, within: Duration) -> Result<u64, Status> {
         loop {
             let read = unary(&open.wire, ask::RANGE, ask::get(self.keys.broken())).await;
             match read {
                 Ok(RangeResponse { header, .. }) => return Ok(term_of(header)),
-                // Another leader is chosen just now, and whoever waited for the one before is told so.
+                // Another leader is being chosen, and callers that waited for the one before get
+                // this error.
                 Err(status) if status.code() == Code::Unavailable => {
                     sleep(within / READS_MAX).await;
                 }
@@ -99,7 +104,8 @@ fn term_of(header: Option<ResponseHeader>) -> u64 {
     header.map_or(0, |header| header.raft_term)
 }
 
-/// What a sign of life is answered with; `None` if the member answers neither that nor whether it lives.
+/// Returns the answer to a keep-alive; `None` if the member answers neither that nor a request for
+/// its status.
 async fn beat(
     open: &Open,
     session: SessionId,
@@ -109,19 +115,20 @@ async fn beat(
     if let Ok(answer) = timeout(within / 2, &mut beat).await {
         return Some(answer);
     }
-    // A member that passed it on to a leader who stands still waits for that, and for nobody who was chosen since: another stream is
-    // another try.
+    // A member may have passed it on to a leader that stands still. It waits for that leader only,
+    // and for no later one. So another stream is another try.
     let again = pin!(open.beats.beat_anew(session.cast_signed()));
     let (beat, lives) = (pin!(either(beat, again)), timeout(within / 3, answers(&open.wire)));
     match select(beat, pin!(lives)).await {
         Either::Left((answer, _)) => Some(answer),
-        // A member whose leader stands still answers other things, and any other member would wait for that leader, too.
+        // A member whose leader stands still answers other requests, and any other member would
+        // wait for that leader, too.
         Either::Right((Ok(true), beat)) => Some(beat.await),
         Either::Right(_) => None,
     }
 }
 
-/// What comes first, unless that is a failure: then the other one.
+/// Returns the first result, or the other one if the first is an error.
 async fn either<T, E>(
     one: impl Future<Output = Result<T, E>> + Unpin,
     other: impl Future<Output = Result<T, E>> + Unpin,

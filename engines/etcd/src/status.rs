@@ -1,24 +1,24 @@
-//! How a request ended, as gRPC says it.
+//! The status of a request in gRPC.
 
 #![allow(unreachable_pub, reason = "the feature `wire` makes it public")]
 
 use http::HeaderMap;
 use percent_encoding::percent_decode;
 
-/// What is said of a connection that ended.
+/// Message for a connection that ended.
 pub(crate) const ENDED: &str = "the connection has ended";
-/// What is said of a server that answered, and not as etcd does.
+/// Message for a server whose answer is not etcd's.
 pub(crate) const STRANGE: &str = "this is no answer of etcd's";
 
 const STATUS: &str = "grpc-status";
 const MESSAGE: &str = "grpc-message";
 
-/// Those codes of gRPC that make a difference here.
+/// The codes of gRPC that this engine distinguishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
-    /// It did what it was asked to.
+    /// The request was carried out.
     Done,
-    /// The request makes no sense to the member, or not now.
+    /// The member cannot carry out this request, or not now.
     Refused,
     /// The name or the password is wrong, or a name is missing.
     InvalidArgument,
@@ -28,11 +28,11 @@ pub enum Code {
     ResourceExhausted,
     /// The member is not in the state that the request is for.
     FailedPrecondition,
-    /// The member does not know who asks.
+    /// The member does not know the user.
     Unauthenticated,
-    /// The member gave up waiting, and the connection is as good as before.
+    /// The member gave up waiting, and the connection is still good.
     GivenUp,
-    /// Whether it was done is unknown, and the connection is of no more use.
+    /// The outcome is unknown, and the connection is of no more use.
     Unavailable,
 }
 
@@ -54,7 +54,7 @@ impl Code {
     }
 }
 
-/// How a request ended that did not do what it was asked to.
+/// The status of a request that failed.
 #[derive(Clone, Debug)]
 pub struct Status {
     code: Code,
@@ -71,13 +71,14 @@ impl Status {
         Self::new(Code::Unavailable, message)
     }
 
-    /// The connection ended, or the request on it, and this is what TLS or the system says of it.
+    /// Returns the status for a connection or request that ended, with the text of TLS or the
+    /// system.
     pub(crate) fn ended(cause: String) -> Self {
         Self { cause, ..Self::unavailable(ENDED) }
     }
 
-    /// What these headers say of the end of a request; `None` if they do not tell. They are a stranger's: whatever stands in
-    /// them is read.
+    /// Reads the status of a request from headers; `None` if they have none. A strange server may
+    /// have sent them, so any text is accepted.
     pub(crate) fn told(headers: &HeaderMap) -> Option<Result<(), Self>> {
         let code = Code::of(headers.get(STATUS)?.as_bytes());
         if code == Code::Done {
@@ -87,17 +88,18 @@ impl Status {
         Some(Err(Self::new(code, percent_decode(message).decode_utf8_lossy())))
     }
 
-    /// What kind of end it was.
+    /// Returns the code.
     pub fn code(&self) -> Code {
         self.code
     }
 
-    /// What the member says.
+    /// Returns the member's message.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// What TLS, or the system, says of a connection that ended. Nothing, if a member answered.
+    /// Returns the text of TLS or the system for a connection that ended. Empty if a member
+    /// answered.
     pub(crate) fn cause(&self) -> &str {
         &self.cause
     }

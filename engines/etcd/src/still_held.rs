@@ -1,4 +1,5 @@
-//! Guarded writes: a comparison for a transaction of one's own, which is done only while a lock is held.
+//! Guarded writes: a comparison for a transaction of one's own, which is carried out only while a
+//! lock is held.
 
 use std::fmt;
 
@@ -11,13 +12,14 @@ use crate::berths::Berths;
 use crate::keys::{Keys, number};
 use crate::settings::PREFIX;
 
-/// "The lock is still held", as a comparison of a transaction of your own in the same cluster.
+/// A comparison for a transaction of your own in the same cluster: "the lock is still held".
 ///
-/// A holder that was paused for too long may write what somebody else has changed since. etcd itself can refuse that write: the
-/// ticket of a holder is a key, which is gone before the next ticket is served. Its name may be used again, and its create revision
-/// never is: a transaction that compares that is done while the lock is held, or not at all.
+/// A holder that was paused too long may overwrite what its successor has written. etcd itself can
+/// refuse that write. The ticket of a holder is a key, which is gone before the next ticket is
+/// served. Its name may be used again, and its create revision never is. So a transaction that
+/// compares the revision is carried out only while the lock is held.
 ///
-/// Use it with whatever client you have: as data, as the message of etcd's API, or as `etcdctl txn` reads it.
+/// Use it with any client: as data, as the message of etcd's API, or as a line of `etcdctl txn`.
 ///
 /// ```no_run
 /// # async fn write() -> tenure_core::Result<()> {
@@ -31,13 +33,13 @@ use crate::settings::PREFIX;
 /// # }
 /// ```
 ///
-/// It holds for mutexes, readers, writers, permits and leaders alike. A transaction that is refused has changed nothing: stop, the
-/// lock is lost.
+/// It works for mutexes, readers, writers, permits and leaders. A transaction that is refused has
+/// changed nothing: stop, the lock is lost.
 ///
 /// A lock of another store, or of a quorum, has no such key: the transaction is refused.
 ///
-/// **Not promised**: keys and revisions of two clusters may be the same. So the transaction belongs into the cluster that keeps the
-/// lock: another one may take it for a lock of its own.
+/// **Not promised**: keys and revisions of two clusters may be the same. So send the transaction to
+/// the cluster that keeps the lock. Another one may take it for a lock of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StillHeld {
     key: Vec<u8>,
@@ -45,33 +47,34 @@ pub struct StillHeld {
 }
 
 impl StillHeld {
-    /// That this lock is still held.
+    /// Returns the comparison for this lock.
     pub fn of(held: &LeaseHandle) -> Self {
         let name = Name { line: LineId::of(held.key()), of: held.share().of(), id: held.id() };
-        // A ticket that no client of this process has is not held: there never is such a key.
+        // A ticket that no client of this process has is not held: compare a key that never exists.
         let nowhere = || (Keys::of(PREFIX).nowhere(&name), held.token());
         let (key, created) = Berths::key_of(&name).unwrap_or_else(nowhere);
         Self { key, created }
     }
 
-    /// The key of the ticket.
+    /// Returns the key of the ticket.
     pub fn key(&self) -> &[u8] {
         &self.key
     }
 
-    /// The revision with which the key was made, as etcd's clients want it. It is the lock's token, where nothing was added to the
-    /// numbers of its line.
+    /// Returns the create revision of the key in the type of etcd's clients. It is the lock's
+    /// token, unless the line has a base.
     pub fn create_revision(&self) -> i64 {
         number(self.created)
     }
 
-    /// The message `etcdserverpb.Compare`, encoded: the generated type of any client decodes it.
+    /// Returns the message `etcdserverpb.Compare`, encoded. The generated type of any client
+    /// decodes it.
     pub fn to_message(&self) -> Vec<u8> {
         is_made(self.key.clone(), self.created).encode_to_vec()
     }
 }
 
-/// As a line of `etcdctl txn`.
+/// Formats it as a line of `etcdctl txn`.
 impl fmt::Display for StillHeld {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "create(\"{}\") = \"{}\"", self.key.escape_ascii(), self.created)

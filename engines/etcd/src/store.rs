@@ -20,7 +20,7 @@ use crate::neighbours::{Ear, is_put_again};
 use crate::wire::{KeyValue, RangeResponse, TxnResponse};
 use crate::{ask, entry, facts, journal};
 
-/// So much is asked in one transaction. A member takes 128 operations, unless it is set up otherwise.
+/// Maximum operations of one transaction. A member takes 128 by default.
 const OPERATIONS_MAX: usize = 100;
 
 impl Store for Etcd {
@@ -76,7 +76,7 @@ impl Store for Etcd {
     async fn lives(&self, sessions: &[SessionId]) -> Vec<Option<Duration>> {
         let life = async |session: &SessionId| {
             let answer = self.lease(*session, false).await.ok()?;
-            // A lease that is gone has less than none.
+            // A lease that is gone has a negative ttl.
             u64::try_from(answer.ttl).ok().map(Duration::from_secs)
         };
         join_all(sessions.iter().map(life)).await
@@ -97,21 +97,22 @@ impl Store for Etcd {
         };
         match came {
             Came::To(entered) => {
-                // A ticket that came in stays in doubt until it is known where it stands: whoever is refused before that takes it out.
+                // A ticket that joined stays in doubt until its place is known. If it is refused
+                // before that, it is removed.
                 let entered = self.stands(name, *entered).await?;
                 asking.answered();
                 return Ok(entered);
             }
             Came::Shut(now, at) => self.latches.was_seen(now, at),
-            // It stays in doubt, and is taken out.
+            // It stays in doubt, and is removed.
             Came::Behind(error) => return Err(error),
             Came::Strange => return Err(self.cluster.strange()),
-            // It must not come in twice: whoever asked for it takes it out first.
+            // It must not join twice: the earlier caller removes it first.
             Came::Elsewhere if asking.was_asked_before() => return Err(self.silence()),
             Came::Elsewhere => self.berths.elsewhere(name, session)?,
         }
         asking.answered();
-        // The ticket may have been given up meanwhile: only who wants it still may ask again.
+        // The ticket may have been given up meanwhile: only a caller that still wants it may retry.
         Ok(Entered::Again)
     }
 
@@ -149,7 +150,7 @@ impl Store for Etcd {
         let (ranges, at) = self.gets(sought.iter().map(key)).await?;
         let node = |(range, sought): (RangeResponse, &Sought<'_>)| {
             let node = range.kvs.first().and_then(|kept| self.keys.node(kept));
-            // Somebody else may have come to the same berth since.
+            // Another ticket may have taken the same berth since.
             node.filter(|node| node.name == *sought.name())
         };
         Ok((ranges.into_iter().zip(sought).map(node).collect(), at))
@@ -198,7 +199,7 @@ impl Store for Etcd {
             self.cluster.txn(txn).await
         };
         let answer = match send(next.as_ref()).await {
-            // Whoever was thought to be next has gone.
+            // The expected next ticket has left.
             Ok(answer) if next.is_some() && !answer.succeeded => send(None).await,
             answer => answer,
         };
@@ -219,9 +220,10 @@ impl Store for Etcd {
         let (latch, berth) = (self.latches.of(name.id, session), self.berths.of(name.id));
         let answer = match self.cluster.txn(entry::forestall(&self.keys, name, berth, &latch)).await
         {
-            // It would come in with that session, or never.
+            // It would join with that session, or never.
             Err(error) if is_over(&error) => TxnResponse::default(),
-            // A member whose space is used up shuts no latch. What has come in already can be taken out there all the same.
+            // A full member shuts no latch. A ticket that has joined already can be removed there
+            // all the same.
             Err(error) if error.kind() == ErrorKind::Rejected => {
                 let node = self.look(&[Sought::Own(name)]).await?.0.pop().flatten();
                 return node.map(Some).ok_or(error);
@@ -239,7 +241,7 @@ impl Store for Etcd {
             return self.watch_line(own, ahead).await;
         }
         let connection = self.cluster.link.connection().await?;
-        // All at once: one after the other would take as many ways to the member and back.
+        // All at once: one after the other would take a round trip each.
         let watch = |node: &Node| connection.watches.key(self.keys.seen(node), node.version);
         let begun = try_join_all(nodes.iter().map(watch)).await;
         let begun = begun.map_err(|status| self.cluster.failed(&connection, &status))?;
@@ -247,7 +249,8 @@ impl Store for Etcd {
         let all = begun.into_iter().zip(nodes).map(|(mut news, node)| {
             let (keys, known) = (self.keys.clone(), node.clone());
             Box::pin(async move {
-                // A release of the one ahead of it puts a key again: that is no news to whoever is behind.
+                // A release of the one ahead of it puts a key again, which is no news for the
+                // ticket behind.
                 while let Some(answer) = news.next().await
                     && answer.events.iter().all(|event| is_put_again(&keys, event, &known))
                     && !answer.canceled
@@ -305,13 +308,13 @@ impl Store for Etcd {
     async fn close(&self) {
         let asked = self.asked_lease().take();
         if let Some(id) = asked {
-            // If that is not answered, it ends by itself.
-            let _ended = self.revoke(id).await;
+            // If that is not answered, the lease ends by itself.
+            let _ = self.revoke(id).await;
         }
     }
 }
 
-/// The lease that was named is gone, and all that was bound to it.
+/// Returns whether the lease of the request is gone, with all keys bound to it.
 fn is_over(error: &Error) -> bool {
     error.loss() == Some(Loss::SessionGone)
 }
@@ -327,7 +330,7 @@ impl Etcd {
         Ok(Front { nodes, total, at, unreadable, ahead: None })
     }
 
-    /// Watches all of a short line for one of its tickets, and goes on when the ticket is served.
+    /// Watches a short line for one of its tickets. The watch goes on when the ticket is served.
     async fn watch_line(&self, own: &Node, ahead: &Node) -> Result<Watching> {
         let connection = self.cluster.link.connection().await?;
         let ((tell, told), behind) = (oneshot::channel(), self.neighbours.behind(own.name.id));
@@ -346,8 +349,8 @@ impl Etcd {
         Ok(Watching { at, changed })
     }
 
-    /// These keys, each as it was at a moment after the call, and the first of these moments: in as few transactions as a member
-    /// takes, unless it could end by that.
+    /// Reads these keys. Returns each as it was at a moment after the call, and the first of these
+    /// moments. Uses as few transactions as a member takes, unless it could end by that.
     pub(crate) async fn gets(
         &self,
         keys: impl Iterator<Item = Vec<u8>>,
@@ -390,7 +393,7 @@ impl Etcd {
             return Ok(Came::To(Box::new(out)));
         }
         let txn = entry::enter(&self.keys, enter, berth, latch);
-        // Whoever takes all there is is served after those in any case.
+        // A ticket that takes the whole capacity is served after those in any case.
         let is_behind = asking.has_others() && enter.door == Door::Open && enter.is_all;
         let answer = if is_behind {
             self.together.join(line, txn).await?
@@ -400,7 +403,8 @@ impl Etcd {
         let came = entry::entered(&self.keys, enter, berth, latch, answer)?;
         if let Came::To(entered) = &came {
             let is_free = match &**entered {
-                // Where nobody else is there, and it was refused alone, something is added to the numbers, and stays.
+                // If the line is empty, and the request for an empty line was refused, the line has
+                // a base, which stays.
                 Entered::In { front, .. } => front.total < 2 && !asks_alone,
                 Entered::Out { front, .. } => front.total == 0,
                 Entered::Again => false,
@@ -410,7 +414,7 @@ impl Etcd {
         Ok(came)
     }
 
-    /// Where a ticket stands that is in its line.
+    /// Returns where a ticket stands that is in its line.
     async fn stands(&self, name: &Name, entered: Entered) -> Result<Entered> {
         let entered = self.once(entered).await?;
         if let Entered::In { node, .. } = &entered {
@@ -419,17 +423,17 @@ impl Etcd {
         self.with_front(entered).await
     }
 
-    /// What was sent for this ticket with the latch, or with an earlier one, never comes in.
+    /// Notes that requests for this ticket with the latch, or with an earlier one, are refused.
     fn was_shut(&self, id: TicketId, latch: Latch, answer: &TxnResponse) {
         let at = answer.header.map(|header| revision(header.revision));
         if let Some(at) = at {
             self.latches.was_shut(latch, at);
         }
-        // Where nothing was put, the session is over.
+        // If nothing was put, the session is over.
         self.berths.forestalled(id, at.unwrap_or(u64::MAX));
     }
 
-    /// Where the last ones of a line do not tell where a ticket stands that came in, all of it is read.
+    /// Reads the whole line if its last tickets do not show where a new ticket stands.
     async fn with_front(&self, entered: Entered) -> Result<Entered> {
         match entered {
             Entered::In { node, front, fresh: true } if !entry::tells_enough(&front) => {
@@ -441,7 +445,7 @@ impl Etcd {
         }
     }
 
-    /// A ticket that came in although a copy of its process has one of the same id there is out again.
+    /// Removes a ticket that joined although a copy of its process has one of the same id there.
     async fn once(&self, entered: Entered) -> Result<Entered> {
         let Entered::In { node, front, fresh: true } = &entered else { return Ok(entered) };
         let Some(twin) = entry::twin(front, &node.name, node.created) else { return Ok(entered) };

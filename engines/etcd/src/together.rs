@@ -1,15 +1,18 @@
 //! A join and a release of one line, sent as one transaction.
 //!
-//! Where tasks of one client take turns at a lock, one of them leaves the line, and the one that left before it comes back. Each of
-//! the two transactions is an entry in the log of every member, which writes it to its disk; sent as one, they are one entry, and that
-//! is most of what a turn costs. So a ticket that comes to a line in which several of its client stand waits a moment for one of them to
-//! leave: it would be served after them in any case.
+//! If tasks of one client take turns at a lock, one of them leaves the line, and the one that left
+//! before it joins again. Each of the two transactions is an entry in the log of every member,
+//! which writes it to its disk. Sent as one, they are one entry, and that is most of the cost of a
+//! turn. So a ticket that comes to a line with several tickets of its client waits a moment for one
+//! of them to leave. It would be served after them in any case.
 //!
-//! A transaction may hold others. Each of these compares for itself, and what one of them compares in vain keeps the other from
-//! nothing. Both have one revision. That is no ticket's number twice, because one of them lets a ticket in and the other does not.
+//! A transaction may contain others. Each of these compares for itself, and a failed comparison of
+//! one does not affect the other. Both have one revision. That is no ticket's number twice, because
+//! only one of them is a join.
 //!
-//! If etcd refuses one of them, it refuses both. Then each is sent alone; but what was refused for want of space may have been done, and
-//! whoever leaves is told of the refusal: see [`refused`](crate::refused).
+//! If etcd refuses one of them, it refuses both. Then each is sent alone. A request that was
+//! refused for want of space may have been carried out, so the releasing caller gets the refusal:
+//! see [`refused`](crate::refused).
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,10 +32,10 @@ use crate::wire::request_op::Request;
 use crate::wire::response_op::Response;
 use crate::wire::{RequestOp, TxnRequest, TxnResponse};
 
-/// So long a join waits for a release.
+/// Time for which a join waits for a release.
 const MOMENT: Duration = Duration::from_millis(1);
 
-/// What one client asks of a line, and may ask together.
+/// The joins and releases of one client, which may be sent together.
 pub(crate) struct Together {
     cluster: Arc<Cluster>,
     waiting: Joins,
@@ -49,10 +52,10 @@ struct Waiting {
     sent: WeakShared<Sending>,
 }
 
-/// Both are sent as long as one of the two callers waits for it.
+/// Both are sent as long as one of the two callers waits.
 type Sending = BoxFuture<'static, Arc<Mutex<Both>>>;
 
-/// What came of each, for its caller.
+/// The outcome of each, for its caller.
 #[derive(Default)]
 struct Both {
     join: Option<Came>,
@@ -61,7 +64,7 @@ struct Both {
 
 enum Came {
     Answered(Result<TxnResponse>),
-    /// Etcd refused both or one of them.
+    /// etcd refused both or one of them.
     Refused(TxnRequest),
 }
 
@@ -70,14 +73,14 @@ impl Together {
         Self { cluster, waiting: Joins::default() }
     }
 
-    /// Lets a ticket into its line, together with a release of the line if one comes in a moment.
+    /// Joins a line, together with a release of the line if one comes in a moment.
     pub(crate) async fn join(&self, line: &LineId, txn: TxnRequest) -> Result<TxnResponse> {
         let both = self.wait(line, txn).await;
         let came = lock(&both).join.take();
         self.came(came).await
     }
 
-    /// Takes a ticket out of its line, together with the join that waits for that.
+    /// Leaves a line, together with the join that waits for that.
     pub(crate) async fn release(&self, line: &LineId, txn: TxnRequest) -> Result<TxnResponse> {
         match self.waiting.go(line, runtime(), txn) {
             Ok(sent) => {
@@ -89,7 +92,7 @@ impl Together {
         }
     }
 
-    /// A ticket is about to leave in another way: the join that waits for that goes alone now.
+    /// Sends a waiting join alone, because a ticket is about to leave in another way.
     pub(crate) fn part(&self, line: &LineId) {
         self.waiting.lock().remove(line);
     }
@@ -102,7 +105,7 @@ impl Together {
         }
     }
 
-    /// A join waits for a release. One that waited already goes alone now: whoever came first goes first.
+    /// Makes a join wait for a release. Sends one that waited already alone, because it came first.
     fn wait(&self, line: &LineId, join: TxnRequest) -> Shared<Sending> {
         let (tell, mut told) = oneshot::channel();
         let (which, cluster) = (Arc::default(), self.cluster.clone());
@@ -111,7 +114,7 @@ impl Together {
         let sending = async move {
             let in_time = timeout(MOMENT, &mut told).await.ok().and_then(Result::ok);
             drop(waits);
-            // None is told from here on; one may have been in the last moment.
+            // No release is accepted from here on. One may have come in the last moment.
             let both = if let Some(release) = in_time.or_else(|| told.try_recv().ok()) {
                 both(&cluster, join, release).await
             } else {
@@ -130,8 +133,9 @@ impl Together {
 }
 
 impl Joins {
-    /// The join that waits for a release goes now: with this one, or alone where it is of another runtime, which may stand still. Then
-    /// the release gets its transaction back, and where no join waits.
+    /// Sends the join that waits for a release: with this release, or alone if it is of another
+    /// runtime, which may stand still. Then the release gets its transaction back, as it does
+    /// without a waiting join.
     fn go(
         &self,
         line: &LineId,
@@ -154,16 +158,17 @@ impl Joins {
 }
 
 async fn both(cluster: &Cluster, join: TxnRequest, release: TxnRequest) -> Both {
-    // The join comes last: the front of the line that it asks for is without the one that left.
+    // The join comes last, so that the front of the line in its answer is without the ticket that
+    // left.
     let success = [&release, &join].map(|txn| txn_op(txn.clone())).to_vec();
-    // Members count what is put by the outer transaction alone. One whose space is used up refuses what it does not do, too: nothing
-    // is compared, so that this is never done.
+    // Members count only the puts of the outer transaction. A full one refuses also those that it
+    // does not carry out. Nothing is compared, so these are never carried out.
     let failure = join.success.iter().filter_map(put_of).map(|key| put_op(put(key, Vec::new(), 0)));
     let whole = TxnRequest { compare: Vec::new(), success, failure: failure.collect() };
     match cluster.txn(whole).await {
         Ok(TxnResponse { header, responses, .. }) => {
             let mut parts = responses.into_iter().map(|part| match part.response {
-                // Each was done at the revision of both.
+                // Each was carried out at the revision of both.
                 Some(Response::ResponseTxn(part)) => {
                     Some(Came::Answered(Ok(TxnResponse { header, ..part })))
                 }
@@ -178,7 +183,7 @@ async fn both(cluster: &Cluster, join: TxnRequest, release: TxnRequest) -> Both 
         }
         Err(error) => {
             let release = match error.kind() {
-                // Whoever leaves must know that, because it may have left.
+                // The releasing caller must know that, because the ticket may have left.
                 ErrorKind::Rejected => Came::Answered(Err(error)),
                 _ => Came::Refused(release),
             };
@@ -187,7 +192,7 @@ async fn both(cluster: &Cluster, join: TxnRequest, release: TxnRequest) -> Both 
     }
 }
 
-/// The key that is put.
+/// Returns the key of a put.
 fn put_of(op: &RequestOp) -> Option<Vec<u8>> {
     match &op.request {
         Some(Request::RequestPut(put)) => Some(put.key.clone()),
@@ -199,7 +204,7 @@ fn runtime() -> Option<Id> {
     Handle::try_current().ok().map(|here| here.id())
 }
 
-/// A join waits, until it goes, or nobody wants it any more.
+/// A waiting join, until it is sent or dropped.
 struct Waits {
     all: Joins,
     line: LineId,

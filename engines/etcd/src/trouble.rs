@@ -1,4 +1,4 @@
-//! What went wrong, in the words of this project: what to do now, and no passwords.
+//! Errors in the words of this project: what to do now, and no passwords.
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind};
@@ -13,25 +13,25 @@ use crate::channel::NO_HTTP2;
 use crate::settings::Settings;
 use crate::status::{Code, ENDED, STRANGE, Status};
 
-/// What etcd says of a lease that is not there.
+/// etcd's text for a lease that does not exist.
 const NO_LEASE: &str = "requested lease not found";
 
-/// What etcd says of a lease that is asked for by the name of another.
+/// etcd's text for a new lease whose name exists.
 const LEASE_EXISTS: &str = "lease already exists";
 
-/// What etcd says where a member has no leader.
+/// etcd's text for a member without a leader.
 pub(crate) const NO_LEADER: &str = "no leader";
 
-/// What etcd says of a request that the other members did not confirm in time.
+/// etcd's text for a request that the other members did not confirm in time.
 const TIMED_OUT: &str = "request timed out";
 
-/// What etcd says of a revision whose history was thrown away.
+/// etcd's text for a revision whose history was compacted.
 const COMPACTED: &str = "has been compacted";
 
-/// What it takes for a leader.
+/// The condition for a leader.
 const MAJORITY: &str = "more than half of the cluster's members must run and reach each other";
 
-/// What etcd says of a token that is older than the last change of its users and roles.
+/// etcd's text for a token that is older than the last change of its users and roles.
 const OLD_TOKEN: &str = "revision of auth store is old";
 
 /// The alert of a server that speaks TLS, but not HTTP/2.
@@ -71,7 +71,7 @@ pub(crate) fn error(settings: &Settings, status: &Status) -> Error {
         Code::FailedPrecondition if told.contains("authentication is not enabled") => {
             Error::rejected(format!("{whom} has no users: leave user and password out of the URL"))
         }
-        // The name was drawn at random: a proxy asked for the lease twice.
+        // The name is random: a proxy sent the request for the lease twice.
         _ if told.contains(LEASE_EXISTS) => {
             Error::unavailable(format!("{whom} was asked twice for one lease{says}: ask again"))
         }
@@ -96,13 +96,13 @@ pub(crate) fn error(settings: &Settings, status: &Status) -> Error {
     }
 }
 
-/// What is said where a member can be reached, and has no leader; and of the other members what is wrong with them.
+/// Returns the error for a member that has no leader, with the errors of the other members.
 pub(crate) fn leaderless(settings: &Settings, others: &str) -> Error {
     let others = if others.is_empty() { String::new() } else { format!("; {others}") };
     Error::unavailable(format!("{} has no leader: {MAJORITY}{others}", settings.whom()))
 }
 
-/// What is said when there is no answer in time.
+/// Returns the error for a request without an answer in time.
 pub(crate) fn silence(settings: &Settings) -> Error {
     Error::unavailable(format!(
         "{} did not answer within {:?}: is the member stopped, overloaded or cut off, and do more than half of the cluster's members run? `timeout=TIME` waits longer",
@@ -111,7 +111,7 @@ pub(crate) fn silence(settings: &Settings) -> Error {
     ))
 }
 
-/// What is said to those who wait for a member when it is left because it is silent.
+/// Returns the error for callers of a member that was left because it is silent.
 pub(crate) fn left(settings: &Settings) -> Error {
     let whom = settings.whom();
     Error::unavailable(format!(
@@ -119,7 +119,7 @@ pub(crate) fn left(settings: &Settings) -> Error {
     ))
 }
 
-/// The port of a member cannot be reached in the time that a connection has.
+/// Returns the error for a port that cannot be reached within `connect_timeout`.
 pub(crate) fn out_of_reach(settings: &Settings, member: &Address) -> Error {
     Error::unavailable(format!(
         "no connection to {member} came about within {:?}: is the address right, and does a firewall let it through? `connect_timeout=TIME` waits longer",
@@ -127,7 +127,7 @@ pub(crate) fn out_of_reach(settings: &Settings, member: &Address) -> Error {
     ))
 }
 
-/// The port of a member can be reached, and nothing comes of it in the time that a connection has.
+/// Returns the error for a port that can be reached, and gives no answer within `connect_timeout`.
 pub(crate) fn mute(settings: &Settings, member: &Address) -> Error {
     Error::unavailable(format!(
         "something listens at {member}, and does not answer within {:?}: is the member stopped or overloaded, or is it another service's port? `connect_timeout=TIME` waits longer",
@@ -135,14 +135,14 @@ pub(crate) fn mute(settings: &Settings, member: &Address) -> Error {
     ))
 }
 
-/// The port of a member cannot be reached.
+/// Returns the error for a port that cannot be reached.
 pub(crate) fn unreached(member: &Address, error: &io::Error) -> Error {
     Error::unavailable(format!(
         "the member {member} of etcd cannot be reached ({error}): is the address right, and is it running?"
     ))
 }
 
-/// The port of a member can be reached, and whoever listens there does not come to speak with this client.
+/// Returns the error for a port whose program does not speak with this client.
 pub(crate) fn unspoken(settings: &Settings, member: &Address, error: &io::Error) -> Error {
     let (whom, why) = (the_member(member), root(error));
     if let Some(error) = tls::certificate_error(&whom, error) {
@@ -174,7 +174,7 @@ pub(crate) fn unspoken(settings: &Settings, member: &Address, error: &io::Error)
     })
 }
 
-/// What was heard instead of the first answer over a connection.
+/// Returns the error for a status in the place of the first answer over a connection.
 pub(crate) fn at_the_door(settings: &Settings, member: &Address, status: &Status) -> Error {
     match status.message() {
         STRANGE => strange(settings, member),
@@ -184,7 +184,8 @@ pub(crate) fn at_the_door(settings: &Settings, member: &Address, status: &Status
     }
 }
 
-/// A member does not say why it lets nobody in: what is often the reason is asked for.
+/// Returns the error for a member that ends the connection without a reason, with a hint at the
+/// usual reason.
 fn ended(settings: &Settings, member: &Address) -> Error {
     let hint = match &settings.tls {
         None => "if it wants TLS, write etcds://; and is that the port of etcd's clients?",
@@ -208,7 +209,8 @@ fn the_member(member: &Address) -> String {
 
 const CLIENTS_PORT: &str = "name the port of etcd's clients, which is 2379 by default";
 
-/// Somebody answers there who is not etcd, or etcd that is spoken to in the wrong way.
+/// Returns the error for an answer that is not etcd's, or etcd's to a client with or without TLS by
+/// mistake.
 fn strange(settings: &Settings, place: impl Display) -> Error {
     let or =
         if settings.tls.is_none() { ", or write etcds:// if it is one that wants TLS" } else { "" };
@@ -224,23 +226,23 @@ fn refused_later(settings: &Settings, server: &str, status: &Status) -> Option<E
     tls::certificate_error_in_text(server, status.cause())
 }
 
-/// The last of the causes of an error.
+/// Returns the last cause of an error.
 fn root(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
     causes.last().unwrap_or(error).to_string()
 }
 
-/// Whether the connection is of no more use after this answer.
+/// Returns whether the connection is of no more use after this answer.
 pub(crate) fn ends_connection(status: &Status) -> bool {
     is_stranger(status) || status.code() == Code::Unavailable
 }
 
-/// Whether the member has no leader, and so answers nothing.
+/// Returns whether the member has no leader, and so answers nothing.
 pub(crate) fn is_leaderless(status: &Status) -> bool {
     status.message().contains(NO_LEADER)
 }
 
-/// Whether the member does not know any more who this client is, which another token mends.
+/// Returns whether the member does not know the token any more. Another token mends that.
 pub(crate) fn is_stranger(status: &Status) -> bool {
     status.code() == Code::Unauthenticated || status.message().contains(OLD_TOKEN)
 }

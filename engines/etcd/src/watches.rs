@@ -16,19 +16,19 @@ use crate::wire::watch_request::RequestUnion;
 use crate::wire::{Event, WatchCreateRequest, WatchRequest, WatchResponse};
 
 const WATCH: &str = "/etcdserverpb.Watch/Watch";
-/// So many requests may be on their way to the member.
+/// Maximum requests in flight to the member.
 const UNDER_WAY_MAX: usize = 1024;
 /// Ids of watches are larger than this. A proxy that gives ids of its own counts from 0.
 const FIRST_ID: i64 = 1 << 32;
-/// An onlooker that is behind by more answers than these begins anew.
+/// Maximum answers that an onlooker may be behind. Beyond that it begins anew.
 const BEHIND_MAX: usize = 256;
 
-/// The stream of one connection. It is opened when it is first needed, and anew after it broke.
+/// The stream of one connection. It is opened at first use, and again after it broke.
 pub(crate) struct Watches {
     wire: Wire,
-    /// The runtime of the connection, which lives longer than whoever asks first.
+    /// The runtime of the connection, which outlives the first caller.
     home: Handle,
-    /// So long a member has to begin.
+    /// Time that a member has to begin a watch.
     patience: Duration,
     open: Mutex<Option<Open>>,
     last: AtomicI64,
@@ -46,21 +46,21 @@ impl Open {
     }
 }
 
-/// What is watched, until this is dropped.
+/// A watch, until it is dropped.
 pub(crate) struct Watch {
     pub(crate) at: i64,
     id: i64,
     open: Open,
 }
 
-/// A watch, and what it tells.
+/// A watch, and its events.
 pub(crate) struct News {
     pub(crate) watch: Watch,
     answers: mpsc::Receiver<WatchResponse>,
 }
 
 impl News {
-    /// The next events; `None` if some may be missed from here on.
+    /// Returns the next events; `None` if some may be missed from here on.
     pub(crate) async fn next(&mut self) -> Option<WatchResponse> {
         self.answers.recv().await
     }
@@ -70,7 +70,8 @@ impl Drop for Watch {
     fn drop(&mut self) {
         let given = self.open.watched.remove(self.id);
         if self.open.send.try_send(cancel(given)).is_err() {
-            // Too much is on its way. Whoever sends that tells the member of this watch afterwards.
+            // Too many requests are in flight. The sending task cancels this watch at the member
+            // afterwards.
             self.open.watched.is_unwanted(given);
         }
     }
@@ -88,8 +89,8 @@ impl Watches {
         self.news(request, crate::keys::number(after), 1).await
     }
 
-    /// Watches a span from now on, and passes on what happens in it after the revision `after`, in order. The call is dropped
-    /// when something may be missed from there on.
+    /// Watches a span from now on, and passes on its changes after the revision `after`, in order.
+    /// The function is dropped when a change may be missed from there on.
     pub(crate) async fn tell(
         &self,
         span: Span,
@@ -101,7 +102,7 @@ impl Watches {
         self.watch(request, crate::keys::number(after), Sink::Call(Box::new(call))).await
     }
 
-    /// Watches a span from this revision on, with what each key was before.
+    /// Watches a span from this revision on, with the earlier value of each key.
     pub(crate) async fn span(&self, span: Span, from: u64) -> Result<News, Status> {
         let start_revision = crate::keys::number(from);
         let (key, range_end, prev_kv) = (span.from, span.end, true);
@@ -135,13 +136,14 @@ impl Watches {
         let broken = || Status::ended(String::new());
         let silent = |watched: &Watched| {
             if watched.has_turn(id) || watched.0.heard.load(Ordering::Relaxed) == heard {
-                // The stream is silent, or one watch keeps the others waiting: the next watch opens another, and all who listen
-                // to this one look again.
+                // The stream is silent, or one watch delays the others. The next watch opens
+                // another stream, and all listeners of this one read again.
                 watched.end();
             }
             Status::new(Code::GivenUp, "a watch did not begin in time")
         };
-        // Between the turn and the request nothing is waited for: a turn without a request would keep all others waiting.
+        // There is no await between the turn and the request: a turn without a request would make
+        // all others wait.
         let turn = async { (open.send.clone().reserve_owned().await, open.watched.turn().await) };
         let Ok((room, turn)) = timeout(self.patience, turn).await else {
             return Err(silent(&open.watched));
@@ -152,7 +154,8 @@ impl Watches {
         }
         let mut watch = Watch { at: 0, id, open };
         create.watch_id = id;
-        // What happened at once may be more than one message carries: a lease with all its tickets ended.
+        // The changes of one moment may be more than one message carries: a lease ended with all
+        // its tickets.
         create.fragment = true;
         room.send(WatchRequest { request_union: Some(RequestUnion::CreateRequest(create)) });
         let Ok(begun) = timeout(self.patience, has_begun).await else {
@@ -193,14 +196,14 @@ async fn run(wire: Wire, mut requests: mpsc::Receiver<WatchRequest>, watched: Wa
     watched.end();
 }
 
-/// Ends with the stream, and with the last who could send.
+/// Runs until the stream ends, or the last sender is dropped.
 async fn say(
     mut send: Requests<WatchRequest>,
     requests: &mut mpsc::Receiver<WatchRequest>,
     watched: &Watched,
 ) {
     loop {
-        // What is of no more use was asked for before, and the member must have heard of it first.
+        // A watch to cancel was created before, and the member must receive that request first.
         let next = if let Some(next) = requests.try_recv().ok().or_else(|| watched.unwanted()) {
             next
         } else {

@@ -1,7 +1,7 @@
-//! A checksum tells damage from what was written.
+//! A checksum, to detect damage.
 
-/// Not against malice: against crashes and bad disks. Every step can be undone, so that two bodies
-/// that differ in one word never have the same sum.
+/// Protects against crashes and bad disks, and not against malice. Every step can be undone, so
+/// that two bodies that differ in one word never have the same sum.
 pub(crate) fn checksum(seed: u64, bytes: &[u8]) -> u64 {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
     let step = |sum: u64, word: u64| (sum.rotate_left(23) ^ word).wrapping_mul(ODD);

@@ -1,4 +1,4 @@
-//! What the file engine says of itself, for the register.
+//! The description of the file engine, for the register.
 
 use tenure_core::{BoxFuture, Locks, Result};
 use tenure_kit::options::KnownOption;
@@ -17,7 +17,7 @@ pub(crate) const OPTIONS: &[KnownOption] = &[
     ),
 ];
 
-/// What the file engine is.
+/// The description of the file engine.
 pub const DESCRIPTION: EngineDescriptor = EngineDescriptor {
     name: "file",
     schemes: &[Scheme {
@@ -55,7 +55,7 @@ fn look(url: &str) -> Result<Option<Locks>> {
     crate::connect(url).map(|store| Some(Locks::new(store)))
 }
 
-/// A directory is opened in place, so nobody waits for it.
+/// Returns a future that is ready: a directory is opened in place.
 fn ready<T: Send + 'static>(outcome: Result<T>) -> BoxFuture<Result<T>> {
     Box::pin(std::future::ready(outcome))
 }

@@ -1,14 +1,14 @@
-//! What this engine promises, and what an operator should know of a store.
+//! The guarantees of this engine, and warnings for the operator of a store.
 
 use std::path::Path;
 use std::time::Duration;
 
 use tenure_core::{EventDelivery, Guarantees, Liveness, TokenDurability};
 
-/// No verb but `watch` and `events` takes longer, whatever others have locked.
+/// Time limit of every verb but `watch` and `events`, whatever others have locked.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
 
-/// The promises, which hold for every store, and the warnings of this one.
+/// Returns the guarantees, which hold for every store, with the warnings of this one.
 pub(crate) fn profile(dir: &Path, warnings: Vec<String>) -> Guarantees {
     let mut profile = Guarantees::new("file", Liveness::Kernel);
     profile.store = format!("the store in {}", dir.display());

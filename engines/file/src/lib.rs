@@ -1,7 +1,7 @@
 //! Locks between the processes of one machine: a directory instead of a server.
 //!
-//! The tickets of a line are alive for as long as the kernel keeps their process's file locked. A
-//! process that dies, however it dies, is out of every line at once, and who stood behind it is
+//! The tickets of a line live as long as the kernel keeps their process's file locked. When a
+//! process dies in any way, its tickets are out of every line at once, and the next waiters are
 //! woken. There is no ttl, no clock that has to be right, and no polling.
 //!
 //! ```no_run
@@ -12,36 +12,36 @@
 //! # }
 //! ```
 //!
-//! The directory holds 64 *books*, each a log of what happened to the lines of the keys that hash
-//! into it; a *session* for every [`FileStore`], which is the file that its process keeps locked;
-//! and the FIFOs by which one session wakes another. What it does not promise is in the crate's
-//! README.
+//! The directory holds 64 *books*, each a log of the lines of the keys that hash into it. It has a
+//! *session* for every [`FileStore`], which is the file that its process keeps locked. It also has
+//! the FIFOs by which one session wakes another. Limits are in the crate's README.
 //!
 //! # From a release to the next waiter
 //!
-//! 1. `verbs/line.rs`: `leave` is what that verb of `engine.rs` does inside of a visit: it takes the
-//!    ticket out of its row, and records that.
-//! 2. `log/row.rs`: a row is a [`tenure_core::Line`] whose tickets belong to sessions, and notes who has
-//!    to be told.
-//! 3. `core/src/line.rs`: `serve` decides who is next.
+//! 1. `verbs/line.rs`: `leave` is the part of that verb of `engine.rs` inside of a visit. It
+//!    removes the ticket from its row, and records that.
+//! 2. `log/row.rs`: a row is a [`tenure_core::Line`] whose tickets belong to sessions, with notices
+//!    for these.
+//! 3. `core/src/line.rs`: `serve` decides which ticket is next.
 //!
-//! Around it, `visits/store.rs` locks the book, reads what others wrote, writes the record with one call,
-//! unlocks, and tells the one who is served: `tell` in `waking/fifo.rs` writes "served, number 46".
+//! Around it, `visits/store.rs` locks the book, reads the records of others, writes the record
+//! with one call, and unlocks. Then `tell` in `waking/fifo.rs` sends "served, number 46" to the
+//! next one.
 //!
-//! # The rooms
+//! # Modules
 //!
-//! Each imports only from those that stand above it here.
+//! Each imports only from those above it here.
 //!
-//! | room | what |
+//! | module | what |
 //! |---|---|
-//! | `os` | the operating system: directories, locks, who died, who looks on; nothing else knows which system it is |
-//! | `log` | a book as a file: header, frames, records, the state they come to, and writing it anew |
-//! | `sessions` | this engine's locked file, and how to see that another's is dead |
-//! | `waking` | who waits in this process, and the FIFOs between processes |
-//! | `visits` | getting into a book and out again, and a store made of that |
-//! | `verbs` | what each verb does inside of a visit |
-//! | `engine`, `store`, `facts` | the nine verbs, opening a store, what it promises |
-//! | `description`, `url`, `settings` | what the engine says of itself, how its URLs are read, and what they mean |
+//! | `os` | the operating system: directories, locks, deaths, onlookers |
+//! | `log` | a book as a file: header, frames, records, their state, and its rewrite |
+//! | `sessions` | this engine's locked file, and the check whether another's is dead |
+//! | `waking` | the waiters of this process, and the FIFOs between processes |
+//! | `visits` | entering and leaving a book, and a store made of that |
+//! | `verbs` | the part of each verb inside of a visit |
+//! | `engine`, `store`, `facts` | the nine verbs, opening a store, its guarantees |
+//! | `description`, `url`, `settings` | the engine's description, its URLs and its options |
 
 mod checksum;
 mod description;
@@ -63,15 +63,25 @@ pub use description::DESCRIPTION;
 pub use settings::Settings;
 pub use store::FileStore;
 
-/// Opens the store that a URL names: `file:PATH`, with `?network=allow` for [`Settings::allow_network`].
+/// Opens the store that a URL names: `file:PATH`, with `?network=allow` for
+/// [`Settings::allow_network`].
 ///
-/// The path is percent-encoded; `file:locks` is relative, `file:/locks` and `file:///locks` are not.
+/// The path is percent-encoded; `file:locks` is relative, `file:/locks` and `file:///locks` are
+/// not.
+///
+/// # Errors
+///
+/// `Invalid` for a URL that is wrong, and `Rejected` if the directory cannot be a store.
 pub fn connect(url: &str) -> tenure_core::Result<FileStore> {
     let (path, settings) = url::parse(url)?;
     FileStore::open_with(path, settings)
 }
 
-/// The same for a store that is only looked at: `None` if there is none, and none is made.
+/// Opens a store only if there is one, for an onlooker. Makes nothing.
+///
+/// # Errors
+///
+/// As [`connect()`].
 pub fn connect_existing(url: &str) -> tenure_core::Result<Option<FileStore>> {
     let (path, settings) = url::parse(url)?;
     FileStore::open_existing(path, settings)

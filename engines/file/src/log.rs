@@ -1,4 +1,4 @@
-//! The log: what happened to the lines of a book, as its file keeps it, and the state that it comes to.
+//! The log: the events of a book's lines in its file, and the resulting state.
 
 pub(crate) mod book;
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! The operating system, in one room: nothing outside of it knows which one it is.
+//! The operating system. No code outside of this module knows which one it is.
 //!
-//! What every system has stands here. What only Linux has is in `linux`, and what stands
-//! for it elsewhere in `others`; where there are no Unix files, there is no directory that could be a store.
+//! This file has the parts of every system. `linux` has the parts of Linux alone, and `others`
+//! their replacements. Without Unix files, no directory can be a store.
 
 pub(crate) mod boot;
 pub(crate) mod deaths;
@@ -29,19 +29,19 @@ pub(crate) use system::{Sight, file_system, holder_of};
 /// A set of books: there are no more than 64.
 pub(crate) type Books = u64;
 
-/// Shows which books have changed.
+/// Callback with the books that have changed.
 pub(crate) type Show = Box<dyn Fn(Books) + Send>;
 
-/// What a listener for the end of processes hears.
+/// An event of a listener for the end of processes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[allow(dead_code, reason = "not every system tells all of it")]
 enum Noise {
-    /// Somebody closed the file with this mark.
+    /// A process closed the file with this mark.
     Closed(i32),
-    /// No more will be heard of the file with this mark.
+    /// No more events of the file with this mark.
     Over(i32),
-    /// Something was missed.
+    /// Events were missed.
     Missed,
-    /// Nothing more will be heard.
+    /// No more events.
     Deaf,
 }

@@ -1,4 +1,4 @@
-//! Sessions: the file that each engine value keeps locked, and how the others find out that it is dead.
+//! Sessions: the file that each engine value keeps locked, and how others notice that it is dead.
 
 pub(crate) mod peers;
 pub(crate) mod session;

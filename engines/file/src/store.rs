@@ -1,4 +1,4 @@
-//! Opening a store: finding out whether a directory can be one.
+//! Opening a store, and the check whether a directory can be one.
 
 use std::fmt;
 use std::fs;
@@ -30,13 +30,21 @@ pub struct FileStore {
 impl FileStore {
     /// Opens the store in this directory; makes it, and the directories above it, if there is none.
     ///
-    /// A directory that is made is for this user alone. Whoever may write to one that is there may
-    /// use the store.
+    /// A new directory is for this user alone. All users that may write to an existing one may use
+    /// the store.
+    ///
+    /// # Errors
+    ///
+    /// `Rejected` if the directory cannot be a store.
     pub fn open(dir: impl AsRef<Path>) -> Result<Self> {
         Self::open_with(dir, Settings::default())
     }
 
     /// The same, with settings.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
     pub fn open_with(dir: impl AsRef<Path>, settings: Settings) -> Result<Self> {
         let dir = dir.as_ref();
         if !IS_SUPPORTED {
@@ -59,6 +67,10 @@ impl FileStore {
     }
 
     /// Opens the store in this directory if there is one; makes nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
     pub fn open_existing(dir: impl AsRef<Path>, settings: Settings) -> Result<Option<Self>> {
         let dir = dir.as_ref();
         match fs::symlink_metadata(dir.join("store")) {
@@ -66,15 +78,20 @@ impl FileStore {
                 Ok(dir) => refuse_used(&dir).map(|()| None),
                 Err(_) => Ok(None),
             },
-            // What else may be wrong with it is told by who opens it.
+            // `open_with` reports all other problems.
             _ => Self::open_with(dir, settings).map(Some),
         }
     }
 
-    /// A lifeline of this session: if its process dies, its tickets stay in their lines for as long as somebody
-    /// has this open. For a process that ends what works under them first.
+    /// Returns a lifeline of this session: if its process dies, its tickets stay in their lines as
+    /// long as another process has this open. It is for a process that first ends the work under
+    /// them.
     ///
-    /// A session that ends by itself, by a drop of its value, ends whoever has a lifeline.
+    /// A session that ends by a drop of its value also ends for the owner of a lifeline.
+    ///
+    /// # Errors
+    ///
+    /// `Rejected` if the session is over, or its file's handle cannot be duplicated.
     pub fn lifeline(&self) -> Result<Lifeline> {
         let failed =
             |error| refused("duplicate the session of", self.store.ground.root.path(), error);
@@ -113,7 +130,8 @@ fn make_directory(dir: &Path) -> Result<()> {
             .caused_by(error))
         }
         Err(error) => match dir.ancestors().skip(1).find(|above| above.is_dir()) {
-            // What is missing above a store is made, but for file systems that let nobody make directories.
+            // Missing directories above a store are made, unless the file system lets no user make
+            // directories.
             Some(above) if error.kind() == ErrorKind::NotFound => Err(Error::rejected(format!(
                 "{} cannot be a store: no directory can be made in {}; name one elsewhere",
                 dir.display(),
@@ -135,7 +153,8 @@ fn refuse_network(dir: &Path) -> Result<()> {
     }
 }
 
-/// Whoever owns a directory can take any lock in it, and whoever may write to it can hold up all.
+/// Refuses a directory of another user. The owner of a directory can take any lock in it, and a
+/// user that may write to it can hold up all.
 fn refuse_others(dir: &Dir) -> Result<()> {
     let failed = |error| refused("look at", dir.path(), error);
     let path = dir.path().display();
@@ -152,14 +171,14 @@ fn refuse_others(dir: &Dir) -> Result<()> {
     Ok(())
 }
 
-/// A store has its directory for itself.
+/// Refuses a directory with other files: a store needs it for itself.
 fn refuse_used(dir: &Dir) -> Result<()> {
     let failed = |error| refused("look into", dir.path(), error);
     if dir.look(mark::NAME).map_err(failed)?.is_some() {
         return Ok(());
     }
     for name in dir.names().map_err(failed)? {
-        // Another process may be making the store right now; and a disk's root is as good as empty.
+        // Another process may be making the store right now. The root of a disk counts as empty.
         if !["store", "books", "sessions", "lost+found"].iter().any(|own| name == **own) {
             return Err(Error::rejected(format!(
                 "{} is no store, and not empty ({} is in it): name a directory that is new or empty",

@@ -1,16 +1,16 @@
-//! Locks of this process, and waking who waits in it.
+//! Locks of this process, and waking its waiters.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
-/// What a panic leaves behind these locks is whole.
+/// Locks a mutex. A panic leaves consistent data behind these locks.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Wakes somebody. A waker may do anything: nothing may be locked meanwhile, and one that panics keeps neither others
-/// from being woken nor the thread that wakes them from going on.
+/// Wakes a task. A waker may do anything, so no lock may be held. If it panics, others are woken
+/// all the same, and the thread goes on.
 pub(crate) fn wake(waker: Waker) {
-    let _it_was_said = catch_unwind(AssertUnwindSafe(|| waker.wake()));
+    let _ = catch_unwind(AssertUnwindSafe(|| waker.wake())); // the panic hook has reported it
 }

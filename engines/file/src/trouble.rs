@@ -1,4 +1,4 @@
-//! What the file system said, as a sentence that a person can act on.
+//! Errors of the file system, as sentences that a person can act on.
 
 use std::io::{Error as IoError, ErrorKind};
 use std::path::Path;
@@ -8,7 +8,7 @@ use tenure_core::{Error, Loss};
 use crate::os::dir::FileId;
 use crate::os::holder_of;
 
-/// Nothing was changed, because this could not be done (`"write to"`, say).
+/// Returns the error for an action (such as `"write to"`) that failed and changed nothing.
 pub(crate) fn refused(doing: &str, path: &Path, error: IoError) -> Error {
     let path = path.display();
     let way_out = match error.kind() {
@@ -32,14 +32,14 @@ pub(crate) fn refused(doing: &str, path: &Path, error: IoError) -> Error {
     Error::rejected(format!("cannot {doing} {path}: {way_out}")).caused_by(error)
 }
 
-/// No thread can be started for this.
+/// Returns the error for a thread that cannot be started.
 pub(crate) fn no_thread(task: &str, error: IoError) -> Error {
     let sentence =
         format!("this process has no room for a thread, which {task} needs: allow it more threads");
     Error::rejected(sentence).caused_by(error)
 }
 
-/// Somebody else has locked what a verb needs, and does not let go of it.
+/// Returns the error for a file that another process keeps locked.
 pub(crate) fn held(path: &Path, file: Option<FileId>) -> Error {
     let who = file.and_then(holder_of);
     let who = who.as_deref().unwrap_or("a process that cannot be seen from here");
@@ -49,17 +49,17 @@ pub(crate) fn held(path: &Path, file: Option<FileId>) -> Error {
     ))
 }
 
-/// What [`is_removed`] knows again.
+/// Returns the error that [`is_removed`] recognizes.
 pub(crate) fn removed() -> Error {
     Error::lost(Loss::SessionGone)
 }
 
-/// Whether the store, or this engine's session in it, is no longer there.
+/// Returns whether the store, or this engine's session in it, is no longer there.
 pub(crate) fn is_removed(error: &Error) -> bool {
     error.loss() == Some(Loss::SessionGone)
 }
 
-/// The same for those who hold nothing that could be lost.
+/// Returns the same error for a caller that holds nothing it could lose.
 pub(crate) fn without_holder(error: Error, dir: &Path) -> Error {
     if !is_removed(&error) {
         return error;

@@ -1,4 +1,4 @@
-//! Visits: how an engine gets into a book, finds it as others left it, and lets the next one in.
+//! Visits: how an engine enters a book, reads the changes of others, and lets the next one in.
 
 mod damage;
 mod embargo;

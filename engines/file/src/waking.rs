@@ -1,4 +1,4 @@
-//! Waking: how who waits hears of news, in this process and from another one.
+//! Wake-ups of waiters, in this process and from another one.
 
 pub(crate) mod cursors;
 pub(crate) mod fifo;

@@ -14,14 +14,15 @@ pub(crate) struct Asked {
 }
 
 struct Join {
-    /// When the ticket expires. Nobody asks for the join after that.
+    /// When the ticket expires. No caller asks for the join after that.
     until: Time,
-    /// It was asked for more than once.
+    /// The join was requested more than once.
     again: bool,
 }
 
 impl Asked {
-    /// A join begins. The caller says of which tickets it knows that they are in a line: their joins stay.
+    /// Notes that a join begins. `is_in_line` returns whether a ticket is known to be in a line:
+    /// its join stays.
     pub(crate) fn ask(
         &mut self,
         id: TicketId,
@@ -37,7 +38,7 @@ impl Asked {
         joins.or_insert(Join { until, again: false });
     }
 
-    /// The join was answered, or its owner gave it up. Answers whether it had begun.
+    /// Removes a join that was answered or given up. Returns whether it had begun.
     pub(crate) fn remove(&mut self, id: TicketId) -> bool {
         self.joins.remove(&id).is_some()
     }
@@ -46,12 +47,12 @@ impl Asked {
         self.joins.contains_key(&id)
     }
 
-    /// Whether the join was asked for more than once. `None`: it has not begun.
+    /// Returns whether the join was requested more than once; `None` if it has not begun.
     pub(crate) fn is_again(&self, id: TicketId) -> Option<bool> {
         self.joins.get(&id).map(|join| join.again)
     }
 
-    /// Whether the join has begun and its ticket has not expired.
+    /// Returns whether the join has begun and its ticket has not expired.
     pub(crate) fn is_alive(&self, id: TicketId, now: Time) -> bool {
         self.joins.get(&id).is_some_and(|join| !now.has_reached(join.until))
     }

@@ -13,30 +13,31 @@ use crate::contract::Register;
 /// Maximum callers that one request takes numbers for.
 const CALLS_MAX: usize = 1024;
 
-/// The callers of one client that wait for numbers. A sequence is in it as long as a task takes numbers from it.
+/// The callers of one client that wait for numbers. A sequence is in the map as long as a task
+/// takes numbers from it.
 #[derive(Default)]
 pub(crate) struct Calls(Mutex<HashMap<Register, VecDeque<Call>>>);
 
-/// One caller that waits for numbers.
+/// A caller that waits for numbers.
 pub(crate) struct Call {
     pub(crate) key: Key,
-    /// How many numbers it asks for.
+    /// Count of numbers that it asks for.
     pub(crate) by: u64,
-    /// When it is refused because other clients were quicker each time.
+    /// The time at which it is refused if other clients were quicker each time.
     pub(crate) until: Time,
-    pub(crate) tell: oneshot::Sender<Result<CounterValue>>,
+    pub(crate) sender: oneshot::Sender<Result<CounterValue>>,
 }
 
 impl Call {
     pub(crate) fn answer(self, answer: Result<u64>) {
         let tally = |value| CounterValue { value, allowed: true, resets_in: None };
-        // A caller that has gone meanwhile leaves a gap, which a sequence may have.
-        let _ = self.tell.send(answer.map(tally));
+        // A caller that has gone leaves a gap, which a sequence may have.
+        let _ = self.sender.send(answer.map(tally));
     }
 }
 
 impl Calls {
-    /// Answers whether the sequence needs a task.
+    /// Adds a caller. Returns whether the sequence needs a task.
     pub(crate) fn push(&self, register: &Register, call: Call) -> bool {
         match self.lock().entry(register.clone()) {
             Entry::Occupied(mut waiting) => {
@@ -50,15 +51,16 @@ impl Calls {
         }
     }
 
-    /// Adds the callers that wait, and takes off those that have gone. Answers whether any are left; otherwise the task ends.
+    /// Moves waiting callers to `calls`, and removes those that have gone. Returns whether any are
+    /// left; otherwise the task ends.
     pub(crate) fn take(&self, register: &Register, calls: &mut Vec<Call>) -> bool {
         let mut all = self.lock();
         let Some(waiting) = all.get_mut(register) else { return false };
-        calls.retain(|call| !call.tell.is_closed());
+        calls.retain(|call| !call.sender.is_closed());
         while calls.len() < CALLS_MAX
             && let Some(call) = waiting.pop_front()
         {
-            if !call.tell.is_closed() {
+            if !call.sender.is_closed() {
                 calls.push(call);
             }
         }
@@ -68,7 +70,7 @@ impl Calls {
         !calls.is_empty()
     }
 
-    /// Its task has ended without an answer to them.
+    /// Drops all callers of a sequence whose task has ended. They get no answer from it.
     pub(crate) fn end(&self, register: &Register) {
         self.lock().remove(register);
     }
@@ -78,7 +80,8 @@ impl Calls {
     }
 }
 
-/// Refuses the callers that have lost to other clients for half of their time. They still wait for an answer.
+/// Refuses the callers that have lost to other clients for half of their time. They still wait for
+/// an answer.
 pub(crate) fn refuse_late(calls: &mut Vec<Call>, now: Time) {
     for call in calls.extract_if(.., |call| now.has_reached(call.until)) {
         let refused = Error::unavailable(format!(

@@ -1,7 +1,8 @@
 //! Sequences: a number beside the line, changed only by a client that knows its version.
 //!
-//! The calls of one client are combined. It has one request for each sequence under way, which takes numbers for all callers
-//! that wait by then. Where each caller had a request of its own, all but one of them would be refused.
+//! A client combines its calls. It has one request in flight for each sequence, which takes numbers
+//! for all callers that wait by then. With a request for each caller the store would refuse all but
+//! one of them.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -28,14 +29,14 @@ impl<S: Store> Queue<S> {
             let value = errors::checked_sum(key, store.read(register).await?.value, 0)?;
             return Ok(CounterValue { value, allowed: true, resets_in: None });
         }
-        let (tell, told) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         let until = host.now().plus(*answers_within / 2);
-        if counting.push(register, Call { key: key.clone(), by, until, tell }) {
+        if counting.push(register, Call { key: key.clone(), by, until, sender }) {
             let (parts, register) = (self.parts.clone(), register.clone());
             let taker = Taker { parts, register, has_ended: false };
             host.spawn(Box::pin(taker.run()));
         }
-        told.await.unwrap_or_else(|_| Err(store.silence()))
+        receiver.await.unwrap_or_else(|_| Err(store.silence()))
     }
 }
 
@@ -64,8 +65,8 @@ impl<S: Store> Taker<S> {
         self.has_ended = true;
     }
 
-    /// Takes one block of numbers, and gives each caller its part if no other client was quicker. Answers what the sequence is
-    /// then, and whether the block was taken.
+    /// Takes one block of numbers, and gives each caller its part if no other client was quicker.
+    /// Returns the sequence as it is then, and whether the block was taken.
     async fn attempt(
         &self,
         calls: &mut Vec<Call>,
@@ -98,7 +99,7 @@ impl<S: Store> Taker<S> {
         Ok((written, is_taken))
     }
 
-    /// The answer to a request, which is dropped once no caller waits for it any more.
+    /// Returns the answer to a request. Drops the request once no caller waits for it.
     async fn wanted<T>(
         &self,
         calls: &mut [Call],
@@ -106,7 +107,7 @@ impl<S: Store> Taker<S> {
     ) -> Result<T> {
         let gone = async {
             for call in calls {
-                call.tell.closed().await;
+                call.sender.closed().await;
             }
         };
         match select(pin!(self.parts.in_time(request)), pin!(gone)).await {
@@ -117,7 +118,7 @@ impl<S: Store> Taker<S> {
 }
 
 impl<S: Store> Drop for Taker<S> {
-    /// If the host has ended, its callers have their answers, too.
+    /// Releases the callers if the runtime has ended: each gets an error.
     fn drop(&mut self) {
         if !self.has_ended {
             self.parts.counting.end(&self.register);

@@ -53,7 +53,8 @@ impl<S: Store> Engine for Queue<S> {
 
     async fn line(&self, key: &Key) -> Result<Vec<(Ticket, Place)>> {
         let front = self.parts.in_time(self.whole_line(&LineId::of(key))).await?;
-        // Behind all others such a ticket changes nothing for them, and they must be found: who holds may be told to leave.
+        // An unreadable ticket behind all others changes nothing for them. Show them: an operator
+        // may ask a holder to leave.
         let is_last = |made: u64| front.nodes.last().is_some_and(|last| last.created < made);
         if front.unreadable.is_some_and(|made| !is_last(made)) {
             return Err(self.of_line(errors::unreadable_ticket(), key));
@@ -94,22 +95,23 @@ impl<S: Store> Engine for Queue<S> {
     async fn close(&self) {
         let store = &self.parts.store;
         let open = self.sessions.close();
-        // Whoever opens one just now ends it.
+        // A task that is opening a session ends that session itself.
         let opened = async { Ok(self.sessions.turn().await) };
-        let _late = self.parts.in_time(opened).await;
+        let _turn = self.parts.in_time(opened).await;
         let ended = open.iter().map(|session| {
             session.finish();
             self.parts.in_time(store.end(session.id))
         });
         // A session that cannot be ended ends by itself.
-        let _ended = join_all(ended).await;
+        let _ = join_all(ended).await;
         self.onlooker.stop();
         store.close().await;
     }
 }
 
 impl<S: Store> Queue<S> {
-    /// The same, with the way out, if this is about what is kept of a line: a ticket, or the number that is added to its numbers.
+    /// Adds the place and the way out to an error about a stored ticket, or about the base of the
+    /// line.
     fn of_line(&self, error: Error, key: &Key) -> Error {
         let (store, line) = (&self.parts.store, LineId::of(key));
         let place = if error.reason() == Some(Reason::UnreadableTicket) {

@@ -1,15 +1,15 @@
-//! Lines that seem to be free. Who comes to one may ask for it alone, which costs a store less: it need look at nobody else. Who
-//! was wrong asks once more.
+//! Lines that seem to be free. A join of such a line asks for an empty line, which costs a store
+//! less. If the line is not empty, the join asks once more.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::node::LineId;
 
-/// Lines that share one of these share what is believed of them.
+/// Count of flags. Lines with the same flag share it.
 const SHARES: usize = 1024;
 
-/// What a client believes of lines.
+/// A client's guess which lines are free.
 pub struct Free(Box<[AtomicBool]>);
 
 impl Default for Free {
@@ -19,17 +19,17 @@ impl Default for Free {
 }
 
 impl Free {
-    /// All lines seem to be free.
+    /// Returns a guess in which all lines are free.
     pub fn new() -> Self {
         Self((0..SHARES).map(|_| AtomicBool::new(true)).collect())
     }
 
-    /// Whether nobody was there the last time.
+    /// Returns whether the line was empty the last time.
     pub fn seems(&self, line: &LineId) -> bool {
         self.of(line).load(Ordering::Relaxed)
     }
 
-    /// A join has just seen whether somebody else was there.
+    /// Notes whether a join has just found the line empty.
     pub fn note(&self, line: &LineId, is_free: bool) {
         self.of(line).store(is_free, Ordering::Relaxed);
     }
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_noted_of_a_line_is_not_noted_of_most_others() {
+    fn a_note_of_a_line_is_not_a_note_of_most_others() {
         let free = Free::new();
         let line = |n: u32| LineId::of(&Key::new(n.to_string()).unwrap());
         assert!(free.seems(&line(0)));

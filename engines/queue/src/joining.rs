@@ -1,4 +1,4 @@
-//! Joining a line, and giving signs of life in it.
+//! Joining a line, and renewing a ticket in it.
 
 use tenure_core::{
     Error, LINE_TICKETS_MAX, Loss, NUMBER_MAX, Place, Result, Share, Ticket, TicketState, WaitMode,
@@ -13,14 +13,14 @@ use crate::pauses::Pauses;
 use crate::queue::Queue;
 use crate::session::Session;
 
-/// So often the door of a line may have been closed by others who came first, before it is asked later.
+/// Maximum attempts of a join to which other tickets came first, before the caller has to retry.
 const ATTEMPTS_MAX: u32 = 64;
 
-/// What one attempt to come in led to.
+/// The outcome of one attempt to join.
 enum Attempt {
     In(Place),
     Busy,
-    /// The line was otherwise than expected: again, on these terms.
+    /// The line was not as expected: retry on these terms.
     Again(Door, Written),
 }
 
@@ -42,7 +42,8 @@ impl<S: Store> Queue<S> {
         let is_all = ticket.share.take() == ticket.share.of();
         let mut door = match patience {
             WaitMode::Wait => Door::Open,
-            // A part comes in, and leaves again where it is not served: others who share come and go all the time.
+            // A part joins, and leaves again if it is not served. Others that share the capacity
+            // come and go all the time.
             WaitMode::NoWait if !is_all && self.fits.seems(&name.line) => Door::Open,
             WaitMode::NoWait => Door::Unchanged(0),
         };
@@ -50,7 +51,7 @@ impl<S: Store> Queue<S> {
         for _ in 0..ATTEMPTS_MAX {
             let session = match self.session(ticket.ttl).await {
                 Ok(session) => session,
-                // It was over before it was of use, and nobody has lost a lock by that.
+                // The session was over before a ticket used it, so no lock is lost by that.
                 Err(error) if error.loss() == Some(Loss::SessionGone) => {
                     if std::mem::replace(&mut swept, true) {
                         return Err(self.parts.store.silence());
@@ -65,7 +66,7 @@ impl<S: Store> Queue<S> {
             match self.attempt(ticket, &name, &session, door, base, patience).await {
                 Ok(Attempt::In(place)) => return self.served_or_out(ticket, place, patience).await,
                 Ok(Attempt::Again(next, now)) => {
-                    // What was seen of the line is of use at once, and of the less use the longer that is ago.
+                    // The view of the line is fresh: retry at once. Later it is of less use.
                     let is_news = next != door;
                     (door, base) = (next, now);
                     if !is_news {
@@ -79,7 +80,8 @@ impl<S: Store> Queue<S> {
                 Err(error) if error.loss() == Some(Loss::SessionGone) => {
                     session.finish();
                     if std::mem::replace(&mut swept, true) {
-                        // The store is too slow for sessions to outlive a join: it may be quicker later.
+                        // The store is too slow for sessions to outlive a join. It may be quicker
+                        // later.
                         return Err(self.parts.store.silence());
                     }
                 }
@@ -93,14 +95,15 @@ impl<S: Store> Queue<S> {
         )))
     }
 
-    /// A join begins, or goes on: whoever gives the ticket up meanwhile ends it.
+    /// Notes that a join begins, or goes on. It ends if the ticket is given up meanwhile.
     fn ask(&self, name: &Name, ticket: &Ticket) {
         let Parts { own, host, answers_within, .. } = &*self.parts;
         let (now, longest) = (host.now(), *answers_within * 2);
         own.ask(name.id, now, now.plus(ticket.ttl.max(longest)));
     }
 
-    /// What was refused is not in the line. What was not answered may be.
+    /// Cleans up after a failed join. A refused ticket is not in the line. One without an answer
+    /// may be.
     async fn refused(&self, name: &Name, ticket: &Ticket, error: Error) -> Error {
         if !error.is_retryable() {
             self.stay_out(name, ticket).await;
@@ -108,8 +111,9 @@ impl<S: Store> Queue<S> {
         error
     }
 
-    /// A ticket is not to be in its line. If an earlier join of it was not answered, it is taken out, or never let in; where that is
-    /// not answered either, the ticket stays known, and is taken out when it is overdue.
+    /// Ensures that a ticket is not in its line. If an earlier join of it was not answered, it is
+    /// removed, or never let in. If that is not answered either, the ticket stays known, and is
+    /// removed when it is overdue.
     async fn stay_out(&self, name: &Name, ticket: &Ticket) {
         let Parts { own, store, host, .. } = &*self.parts;
         let may_be_in = store.is_doubtful(name.id) || own.was_asked_again(name.id);
@@ -123,7 +127,7 @@ impl<S: Store> Queue<S> {
         own.end(name.id, host.now(), ticket.ttl);
     }
 
-    /// A ticket whose owner would not wait leaves again where it is not served.
+    /// Removes a ticket again if it is not served and its owner would not wait.
     async fn served_or_out(
         &self,
         ticket: &Ticket,
@@ -135,21 +139,22 @@ impl<S: Store> Queue<S> {
         }
         let Parts { own, store, .. } = &*self.parts;
         self.fits.note(&LineId::of(&ticket.key), false);
-        // A join of it that is sent again must not find it in its line: what takes it out may still be on its way.
+        // A repeated join must not find the ticket in its line: the removal may still be on its
+        // way.
         own.turn_away(ticket.id);
-        // Whatever the reason of a failure, the ticket may still be in its line, and the caller must know that.
+        // After any failure the ticket may still be in its line, and the caller must know that.
         self.leave_now(ticket).await.map_err(|_| store.silence())?;
         Ok(None)
     }
 
-    /// A ticket that is in the line already keeps its place.
+    /// Renews a ticket that is in the line already, so that it keeps its place.
     async fn join_again(&self, ticket: &Ticket) -> Result<Option<Place>> {
         let Some(mine) = self.parts.own.get(ticket.id) else { return Ok(None) };
         if let Some(seen) = &mine.seen {
             refuse_other_owner(&seen.node, ticket)?;
         }
         if mine.is_condemned() {
-            // What takes it out may be on its way: it must not find the ticket there once it is in again.
+            // A removal may be on its way. It must not find the ticket there once it is in again.
             self.parts.remove(mine).await?;
             self.parts.own.forget_condemned(ticket.id);
             return Ok(None);
@@ -190,7 +195,7 @@ impl<S: Store> Queue<S> {
                     None => self.clear(&node).await?,
                 }
                 match self.renew_known(ticket).await {
-                    // It is another session than this one that is over.
+                    // A session other than this one is over.
                     Err(error) if error.loss() == Some(Loss::SessionGone) => {
                         Err(self.parts.store.silence())
                     }
@@ -198,7 +203,7 @@ impl<S: Store> Queue<S> {
                 }
             }
             Entered::In { node, front, fresh: true } => {
-                // A ticket goes with its session, which may be over before the answer comes.
+                // A ticket is removed with its session, which may be over before the answer comes.
                 let is_over = || session.is_over(self.parts.host.now());
                 if is_over() {
                     return Err(Error::lost(Loss::SessionGone));
@@ -207,20 +212,21 @@ impl<S: Store> Queue<S> {
                     self.refuse_too_many(ticket, &node, &front).await?;
                     self.parts.judge(front, node).await
                 };
-                // Whoever is refused from here on is in the line, and has to be taken out.
+                // A ticket that is refused from here on is in the line, and has to be removed.
                 let seen = judged.await.inspect_err(|_| self.parts.own.ask_again(ticket.id))?;
                 if is_over() {
                     return Err(Error::lost(Loss::SessionGone));
                 }
                 if !self.parts.own.sign(ticket.id, self.parts.host.now()) {
-                    // It was given up meanwhile, and may have been looked for before it came in.
+                    // It was given up meanwhile. The removal may have looked for it before it came
+                    // in.
                     self.clear(&seen.node).await?;
                     self.parts.store.forget(ticket.id);
                     return Err(self.parts.store.silence());
                 }
                 let place = self.place(&seen);
                 if place.life.is_none() {
-                    // It was given up in this moment, and is taken out.
+                    // It was given up in this moment, and is being removed.
                     return Err(self.parts.store.silence());
                 }
                 Ok(Attempt::In(place))
@@ -248,12 +254,13 @@ impl<S: Store> Queue<S> {
         }
     }
 
-    /// An earlier attempt of the same ticket, which came in with a session that is over.
+    /// Removes an earlier attempt of the same ticket, which came in with a session that is over.
     async fn clear(&self, node: &Node) -> Result<()> {
         self.parts.store.remove(&Remove::just(node)).await.map(drop)
     }
 
-    /// How many there are is known only when one is in.
+    /// Refuses a ticket beyond the maximum of a line or of numbers. The count is known only when
+    /// the ticket is in.
     async fn refuse_too_many(&self, ticket: &Ticket, node: &Node, front: &Front) -> Result<()> {
         let refusal = if front.total > LINE_TICKETS_MAX {
             errors::line_is_full(&ticket.key)
@@ -269,14 +276,14 @@ impl<S: Store> Queue<S> {
     pub(crate) async fn renew_in_line(&self, ticket: &Ticket) -> Result<Option<Place>> {
         let renewed = self.renew_known(ticket).await?;
         let Parts { own, store, .. } = &*self.parts;
-        // What may still come in, or is being taken out, stays known until whoever sees to that has done it.
+        // A ticket that may still come in, or is being removed, stays known until that is done.
         if renewed.is_none() && !store.is_doubtful(ticket.id) && !own.is_condemned(ticket.id) {
             own.forget(ticket.id);
         }
         Ok(renewed)
     }
 
-    /// The same, and nothing is forgotten of a ticket that is out: it may be on its way in.
+    /// Renews a ticket without forgetting it if it is out: it may be on its way in.
     async fn renew_known(&self, ticket: &Ticket) -> Result<Option<Place>> {
         let now = self.parts.host.now();
         self.parts.own.sign(ticket.id, now);
@@ -312,13 +319,15 @@ impl<S: Store> Queue<S> {
         Err(self.parts.store.silence())
     }
 
-    /// A ticket that was told to leave has its place until the life is over that it had then.
+    /// Returns the place of a ticket that was asked to leave. It has its place until the life is
+    /// over that it had then.
     fn stay_told(&self, seen: &Sighting, is_own: bool) -> Option<Place> {
         let place = self.place(seen);
         (!is_own || place.life.is_some_and(|life| !life.is_zero())).then_some(place)
     }
 
-    /// A renewal carries note and share. `None`: the node was changed by somebody else meanwhile.
+    /// Writes the ticket's note and share if they have changed. Returns `None` if another client
+    /// changed the node meanwhile.
     async fn carry(&self, ticket: &Ticket, seen: Sighting) -> Result<Option<Sighting>> {
         let node = &seen.node;
         let take = ticket.share.take().min(node.ticket.share.take());
@@ -334,13 +343,14 @@ impl<S: Store> Queue<S> {
             self.parts.own.see(&seen, seen.stand.standing == TicketState::Holding);
             return Ok(Some(seen));
         }
-        // Who takes less may be served at once.
+        // A ticket that takes less may be served at once.
         let (store, name) = (&self.parts.store, &node.name);
         let front = store.front(&name.line, super::seeing::PAGE, Some(name)).await?;
         self.parts.find_in(front, Sought::Seen(&node)).await
     }
 
-    /// Sees to it that numbers from now on are not below the ticket's floor, or above it for who is in the line already.
+    /// Ensures that new numbers are not below the ticket's floor. For a ticket that is in the line
+    /// already they are above it.
     async fn raise(&self, name: &Name, ticket: &Ticket) -> Result<Written> {
         if ticket.floor == 0 {
             return Ok(Written::default());
@@ -363,7 +373,7 @@ impl<S: Store> Queue<S> {
         let register = Register::Base(name.line.clone());
         let mut pauses = Pauses::on(&*self.parts.host);
         for _ in 0..ATTEMPTS_MAX {
-            // The next number is above what is now.
+            // The next number is above the current one.
             if at.saturating_add(base.value) >= ticket.floor {
                 return Ok(base);
             }

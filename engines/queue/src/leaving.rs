@@ -1,4 +1,4 @@
-//! Leaving a line: by the owner, or because somebody else says so.
+//! Leaving a line: a release by the owner, and a break by another client.
 
 use tenure_core::{LeaveOutcome, Result, Ticket, TicketState, served};
 
@@ -10,11 +10,11 @@ use crate::pauses::Pauses;
 use crate::queue::Queue;
 use crate::seeing::PAGE;
 
-/// A store compares so many nodes in one step: etcd takes 128 operations, unless it is set up otherwise.
+/// Maximum nodes that a store compares in one step. etcd takes 128 operations by default.
 const PROVIDED_MAX: usize = 100;
 
 impl<S: Store> Queue<S> {
-    /// Takes a ticket out at once.
+    /// Removes a ticket at once.
     pub(crate) async fn leave_now(&self, ticket: &Ticket) -> Result<LeaveOutcome> {
         let Parts { own, host, bells, .. } = &*self.parts;
         let was_asked = own.give_up(ticket.id);
@@ -32,8 +32,8 @@ impl<S: Store> Queue<S> {
         Ok(left)
     }
 
-    /// Tells a holder to leave; takes out who waits. Who waits behind more holders than are compared in one step may be served
-    /// before it is taken out, and is told like a holder.
+    /// Asks a holder to leave; removes a waiter. A waiter behind more holders than one step
+    /// compares may be served before it is removed, and is asked like a holder.
     pub(crate) async fn leave_soon(&self, ticket: &Ticket) -> Result<LeaveOutcome> {
         let mut pauses = Pauses::on(&*self.parts.host);
         loop {
@@ -54,7 +54,7 @@ impl<S: Store> Queue<S> {
                 }
             } else if node.told {
                 return Ok(LeaveOutcome::Requested);
-            } else if self.parts.tell(node).await?.is_some() {
+            } else if self.parts.ask_to_leave(node).await?.is_some() {
                 self.parts.bells.notify(ticket.id);
                 return Ok(LeaveOutcome::Requested);
             }
@@ -62,10 +62,11 @@ impl<S: Store> Queue<S> {
         }
     }
 
-    /// One request: what it leaves behind is answered only if that is of use.
+    /// Removes a node with one request. Asks for the rest of the line only if that is of use.
     async fn take_out(&self, node: &Node, holds: bool) -> Result<LeaveOutcome> {
         let is_alone = self.parts.own.in_line(&node.name.line) < 2;
-        // Who leaves a place in the middle of the line is told only whether somebody is ahead of it.
+        // A ticket that leaves the middle of the line needs to know only whether another is ahead
+        // of it.
         let most = if !holds && node.takes_all() { 1 } else { PAGE };
         let front = (!holds || !is_alone).then_some(most);
         let next = if holds { self.parts.own.next_of(node) } else { None };
@@ -76,10 +77,10 @@ impl<S: Store> Queue<S> {
             return Ok(LeaveOutcome::Absent);
         }
         if front.is_none() {
-            self.tell_latecomers(node);
+            self.wake_latecomers(node);
         }
         if next.is_some() && front.as_ref().is_some_and(|front| front.nodes.is_empty()) {
-            // It has gone meanwhile, and another one is the next.
+            // It has left meanwhile, and another ticket is the next.
             front = self.parts.store.front(&node.name.line, PAGE, None).await.ok();
         }
         self.ring_served(front.as_ref());
@@ -87,9 +88,9 @@ impl<S: Store> Queue<S> {
         Ok(if waited { LeaveOutcome::Waiting } else { LeaveOutcome::Holding })
     }
 
-    /// Nobody else of this client was in the line when this ticket was to be taken out. Whoever came meanwhile waits for a release
-    /// that tells it nothing, and looks again.
-    fn tell_latecomers(&self, left: &Node) {
+    /// Wakes tickets of this client that joined since the removal was sent. Its answer has no front
+    /// for them, so they read the line again.
+    fn wake_latecomers(&self, left: &Node) {
         let Parts { own, bells, host, .. } = &*self.parts;
         own.end(left.name.id, host.now(), left.ticket.ttl);
         for id in own.all_in(&left.name.line) {
@@ -97,7 +98,8 @@ impl<S: Store> Queue<S> {
         }
     }
 
-    /// A ticket whose join was not answered: what is not in now is never let in. It waited at the door.
+    /// Removes a ticket whose join was not answered: if it is not in now, it is never let in. It
+    /// counts as a waiter.
     async fn take_out_unanswered(&self, name: &Name, session: SessionId) -> Result<LeaveOutcome> {
         match self.parts.store.forestall(name, session).await? {
             Some(node) => self.take_out(&node, false).await,
@@ -112,7 +114,8 @@ impl<S: Store> Queue<S> {
         }
     }
 
-    /// Who is served now, as the answer to a release says, needs no push if it is this client's own.
+    /// Wakes this client's tickets that are served now. The answer to a release has them, so they
+    /// need no push.
     fn ring_served(&self, front: Option<&Front>) {
         let Some(front) = front else { return };
         for node in front.served() {
@@ -123,7 +126,7 @@ impl<S: Store> Queue<S> {
     }
 }
 
-/// Whether those who were ahead of a node kept it out.
+/// Returns whether the tickets ahead of a node kept it out.
 fn keeps_out(front: &Front, node: &Node) -> bool {
     let ahead = front.nodes.iter().filter(|other| other.created < node.created);
     !served(ahead.map(Node::take).sum(), node.ticket.share)

@@ -1,8 +1,9 @@
-//! Lines of locks in stores that have sessions and an order of their own, as etcd and ZooKeeper have.
+//! Lines of locks in stores with sessions and an order of their own, such as etcd and ZooKeeper.
 //!
-//! Such stores keep a line in the same way: a node for each ticket, in the order in which the store made them; whoever
-//! comes looks at the nodes ahead, and watches those that keep it out; a session keeps all nodes of a client alive. That is
-//! written here once, as [`Queue`]. What a store does is the contract [`Store`]: enter, look, watch, remove, and the session.
+//! Such stores keep a line in the same way. Each ticket is a node, in the order in which the store
+//! made them. A client looks at the nodes ahead of its own, and watches those that keep it out. A
+//! session keeps all nodes of a client alive. [`Queue`] has that code once. [`Store`] is the
+//! contract of a store: enter, look, watch, remove, and the session.
 //!
 //! # Where what stands
 //!
@@ -11,16 +12,18 @@
 //! | `contract` | what a store must do so that lines can be kept in it |
 //! | `node` | a ticket as the store keeps it: its name, its body, its number |
 //! | `stand` | where a ticket stands, and who keeps it out: pure |
-//! | `session`, `sessions` | the life of all tickets of one ttl: its end is counted from before the question |
-//! | `own`, `parts` | the tickets of this client, and what its tasks have of it |
-//! | `pauses` | between tries of which others were quicker |
+//! | `session`, `sessions` | the life of all tickets of one ttl, counted from before each request |
+//! | `own`, `mine`, `asked` | the tickets of this client, one of them, joins in flight |
+//! | `parts` | what the tasks of a client share with it |
+//! | `pauses` | backoff between tries that lost to other clients |
 //! | `queue` | one client: its tickets and its sessions |
-//! | `engine` | the nine verbs; `joining`, `seeing`, `leaving`, `waking` and `counting` carry them out |
+//! | `engine` | the nine verbs |
+//! | `joining`, `seeing`, `leaving`, `waking`, `counting` | what carries them out |
 //! | `calls` | the callers that wait for numbers of a sequence |
 //! | `free` | which lines seem to be free |
 //! | `looks` | the looks at one ticket, which callers share |
 //! | `watched` | what a ticket watches, kept between two calls |
-//! | `onlooker` | what happens to all lines, told from what happens to nodes |
+//! | `onlooker` | events of all lines, from changes of nodes |
 
 mod asked;
 mod calls;

@@ -1,19 +1,19 @@
-//! The looks at one ticket: one at a time, and whoever asks meanwhile shares the next one. A store that is slow must not be asked
-//! more for being slow.
+//! Reads of one ticket, coalesced: one at a time, and callers that come meanwhile share the next
+//! one. So a slow store gets no more requests for being slow.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tenure_core::Result;
 use tokio::sync::Mutex;
 
-/// The looks at one ticket, which show a `T`.
+/// The reads of one ticket, which return a `T`.
 pub(crate) struct Looks<T> {
-    /// How many have begun.
+    /// Count of reads that have begun.
     begun: AtomicU64,
     last: Mutex<Option<Look<T>>>,
 }
 
-/// A look that was answered.
+/// A read that was answered.
 struct Look<T> {
     number: u64,
     seen: Result<Option<T>>,
@@ -26,7 +26,7 @@ impl<T> Default for Looks<T> {
 }
 
 impl<T: Clone> Looks<T> {
-    /// What is seen by a look that begins after this call.
+    /// Returns the result of a read that begins after this call.
     pub(crate) async fn share(
         &self,
         look: impl Future<Output = Result<Option<T>>>,

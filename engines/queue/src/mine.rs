@@ -15,35 +15,36 @@ use crate::watched::Watched;
 pub(crate) struct Mine {
     pub(crate) name: Name,
     pub(crate) session: Arc<Session>,
-    /// What was seen of it; nothing, as long as its join is not answered.
+    /// The last read of it; `None` until its join is answered.
     pub(crate) seen: Option<Sighting>,
-    /// It is served: the store said so, and what is served is served until it leaves.
+    /// It is served: the store said so, and a served ticket stays served until it leaves.
     pub(crate) holds: bool,
-    /// Until when it may keep its place, having been told to leave.
+    /// It was asked to leave, and may keep its place until this time.
     pub(crate) told: Option<Time>,
-    /// Who looks at it.
+    /// The reads of it.
     pub(crate) looks: Arc<Looks<Sighting>>,
-    /// The watch that its owner had last.
+    /// Its owner's last watch.
     pub(crate) watched: Watched,
-    /// When its owner gave a sign of life last. A session lives on although the owner of a ticket has long given it up.
+    /// The owner's last sign of life. A session lives on although the owner of a ticket has long
+    /// given it up.
     pub(crate) signed: Time,
-    /// It was asked to join more than once.
+    /// Its join was requested more than once.
     pub(crate) is_asked_again: bool,
     pub(crate) going: Going,
 }
 
-/// Whether a ticket is being taken out by its own client.
+/// Whether its own client is removing a ticket.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Going {
     Not,
-    /// Its owner gives it back, and the answer to that tells who is served in its place.
+    /// Its owner releases it, and the answer says which ticket is served in its place.
     Leaves,
-    /// Nobody wanted it any more, or it had to leave: a sign of life that comes now comes too late.
+    /// Its owner had given it up, or its time to leave was over. A sign of life comes too late now.
     Condemned,
 }
 
 impl Mine {
-    /// A ticket of which nothing was seen yet.
+    /// Returns a ticket that was not read yet.
     pub(crate) fn new(name: Name, session: Arc<Session>, now: Time) -> Self {
         Self {
             name,
@@ -69,7 +70,7 @@ impl Mine {
     }
 }
 
-/// What was seen of a ticket at one moment.
+/// A ticket and its standing at one moment.
 #[derive(Clone)]
 pub(crate) struct Sighting {
     pub(crate) node: Node,

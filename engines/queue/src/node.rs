@@ -1,4 +1,5 @@
-//! A node is a ticket as the store keeps it: a name that leads to it, a body that says what it is, and its number.
+//! A node is a ticket as the store keeps it: a name that leads to it, a body with its fields, and
+//! its number.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,24 +7,25 @@ use std::time::Duration;
 
 use tenure_core::{Key, Note, Owner, Share, Ticket, TicketId};
 
-/// What a body begins with.
+/// First word of a body.
 const FORM: &str = "tenure1";
-/// In what the names of lines are hashed, as by the engines that keep lines in other ways.
+/// Namespace of the hashed names of lines, as in all engines.
 const NAMESPACE: &str = "tenure";
-/// How long the name of a line is: `v1.` and 64 digits.
+/// Length of a line's name: `v1.` and 64 digits.
 const LINE_BYTES: usize = 67;
 
-/// A line, by the [canonical form](Key::canonical) of its key: no text of a user is part of a name in a store.
+/// A line, by the [canonical form](Key::canonical) of its key. No text of a user is part of a name
+/// in a store.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LineId(Arc<str>);
 
 impl LineId {
-    /// The line of this key.
+    /// Returns the line of this key.
     pub fn of(key: &Key) -> Self {
         Self(key.canonical(NAMESPACE).into())
     }
 
-    /// The line with this name, as [`Display`](fmt::Display) shows it.
+    /// Returns the line with this name, as [`Display`](fmt::Display) shows it.
     pub fn named(text: &str) -> Option<Self> {
         let digits = text.strip_prefix("v1.")?;
         let is_name = text.len() == LINE_BYTES && digits.bytes().all(|it| it.is_ascii_hexdigit());
@@ -37,19 +39,20 @@ impl fmt::Display for LineId {
     }
 }
 
-/// What leads to a node. The capacity is a part of it, so that a store can refuse a mixed line by names alone.
+/// The name of a node. The capacity is a part of it, so that a store can refuse a mixed line by
+/// names alone.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Name {
     /// Its line.
     pub line: LineId,
-    /// The capacity that its owner goes by.
+    /// The capacity that its owner uses.
     pub of: u32,
     /// The ticket's id.
     pub id: TicketId,
 }
 
 impl Name {
-    /// The name of a ticket's node.
+    /// Returns the name of a ticket's node.
     pub fn of(ticket: &Ticket) -> Self {
         Self { line: LineId::of(&ticket.key), of: ticket.share.of(), id: ticket.id }
     }
@@ -58,26 +61,27 @@ impl Name {
 /// A ticket as the store keeps it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// Where it is.
+    /// Its name.
     pub name: Name,
-    /// With which session it lives.
+    /// The session that keeps it alive.
     pub session: u64,
-    /// The number that the store gave it when it was made. It grows from node to node, and makes the order of the line.
+    /// The number that the store gave it when it was made. It grows from node to node, and is the
+    /// order of the line.
     pub created: u64,
     /// The number of its last change.
     pub version: u64,
-    /// As it joined, with its latest note and share.
+    /// The ticket as it joined, with its latest note and share.
     pub ticket: Ticket,
-    /// What is added to `created`.
+    /// The number that is added to `created`.
     pub base: u64,
-    /// It was told to leave.
+    /// It was asked to leave.
     pub told: bool,
-    /// In the store's own terms, where it keeps the node. 0 where the name alone leads there.
+    /// The store's own index of the node; 0 if the name alone leads there.
     pub berth: u64,
 }
 
 impl Node {
-    /// What a store keeps under this name; `None` if that is no ticket.
+    /// Reads a node from its name and body; `None` if that is no ticket.
     pub fn read(name: Name, session: u64, created: u64, version: u64, body: &[u8]) -> Option<Self> {
         let (head, rest) = std::str::from_utf8(body).ok()?.split_once('\n')?;
         let words: Vec<&str> = head.split(' ').collect();
@@ -97,7 +101,7 @@ impl Node {
         Some(Self { name, session, created, version, ticket, base, told, berth: 0 })
     }
 
-    /// What the store is to keep.
+    /// Returns the body of a ticket.
     pub(crate) fn body(ticket: &Ticket, base: u64, told: bool) -> Vec<u8> {
         let Ticket { key, share, ttl, owner, note, .. } = ticket;
         let (take, ttl, told) = (share.take(), ttl.as_millis(), if told { "told" } else { "-" });
@@ -106,22 +110,22 @@ impl Node {
         [&head, key, owner, note].concat().into_bytes()
     }
 
-    /// The number of the ticket: its token, once it is served.
+    /// Returns the ticket's number, which is its token once it is served.
     pub fn number(&self) -> u64 {
         self.created.saturating_add(self.base)
     }
 
-    /// How much it takes.
+    /// Returns the part of the capacity that it takes.
     pub fn take(&self) -> u64 {
         self.ticket.share.take().into()
     }
 
-    /// Whether it takes all there is.
+    /// Returns whether it takes the whole capacity.
     pub(crate) fn takes_all(&self) -> bool {
         self.take() == u64::from(self.name.of)
     }
 
-    /// Whether it is the same, unchanged.
+    /// Returns whether it is the same node, unchanged.
     pub(crate) fn is_as(&self, other: &Self) -> bool {
         (self.created, self.version) == (other.created, other.version)
     }
@@ -169,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_ticket_is_not_read_as_one() {
+    fn a_body_of_no_ticket_is_not_read_as_one() {
         let name = Name::of(&Ticket::new(Key::new("a").unwrap(), Share::WHOLE));
         for body in [
             "",

@@ -1,4 +1,4 @@
-//! What happens to all lines, told from what happens to nodes: each line is kept as core's own state machine.
+//! Events of all lines, made from changes of nodes. Each line is one of core's state machines.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::pin::pin;
@@ -15,25 +15,26 @@ use crate::contract::{Change, Followed, Store, Why};
 use crate::node::{LineId, Node};
 use crate::parts::Parts;
 
-/// Onlookers who fall behind by more events than this miss some.
+/// Maximum events kept. An onlooker that falls behind by more misses some.
 const EVENTS_MAX: usize = 4096;
-/// After so long without news the store is asked whether it is there: nothing else tells peace from an outage.
+/// Interval without events after which the client asks the store whether it is there. Otherwise it
+/// cannot distinguish peace from an outage.
 const QUIET: Duration = Duration::from_secs(10);
-/// In an outage it is asked again after so long.
+/// Interval of these requests in an outage.
 const OUTAGE: Duration = Duration::from_secs(1);
-/// The store is no longer followed when nobody has asked for so long.
+/// Time without a call of an onlooker after which the subscription ends.
 const IDLE: Duration = Duration::from_secs(120);
 
 type Moment = (u64, Vec<Change>);
 
-/// Follows the store for as long as somebody looks on.
+/// A subscription to the store for as long as there are onlookers.
 #[derive(Default)]
 pub(crate) struct Onlooker {
     following: Mutex<Option<Arc<Following>>>,
     beginning: tokio::sync::Mutex<()>,
 }
 
-/// What has happened since the store was first followed, and the latest of it.
+/// The latest events since the subscription began.
 #[derive(Default)]
 struct Following {
     seen: Mutex<Past>,
@@ -44,19 +45,19 @@ struct Following {
 
 #[derive(Default)]
 struct Past {
-    /// Each with the moment at which it happened.
+    /// Events with the moments at which they happened.
     events: VecDeque<(u64, Event)>,
-    /// What happened up to this moment is not known any more.
+    /// Events up to this moment are not kept any more.
     before: u64,
-    /// What happened up to this moment is here.
+    /// Events up to this moment are known.
     at: u64,
-    /// Why the store did not answer when it was asked last.
+    /// The error of the last request, if the store did not answer it.
     trouble: Option<Error>,
     ended: bool,
 }
 
 impl Onlooker {
-    /// What happened in scope after the cursor; `None` if this store cannot be followed.
+    /// Returns the events in scope after the cursor; `None` if this store cannot report changes.
     pub(crate) async fn events<S: Store>(
         self: &Arc<Self>,
         parts: &Arc<Parts<S>>,
@@ -80,7 +81,7 @@ impl Onlooker {
                 if let Some(trouble) = &seen.trouble {
                     return Err(trouble.clone());
                 }
-                // Nothing happened here until then, however much may happen elsewhere.
+                // No event in scope happened until then. There may be many elsewhere.
                 after = after.max(seen.at);
             }
             match select(news, parts.host.sleep(IDLE / 4)).await {
@@ -89,7 +90,7 @@ impl Onlooker {
         }
     }
 
-    /// Nobody looks on any more.
+    /// Ends the subscription.
     pub(crate) fn stop(&self) {
         if let Some(following) = self.slot().take() {
             following.stop.notify_one();
@@ -112,7 +113,7 @@ impl Onlooker {
     }
 
     async fn follow<S: Store>(&self, parts: &Arc<Parts<S>>) -> Result<Option<Arc<Following>>> {
-        let _alone = self.beginning.lock().await;
+        let _guard = self.beginning.lock().await;
         if let Some(following) = self.begun() {
             return Ok(Some(following));
         }
@@ -162,7 +163,8 @@ impl Following {
         self.news.notify_waiters();
     }
 
-    /// The next moment. The store is asked now and then whether it is there, and those who look on are told if it is not.
+    /// Returns the next moment. Asks the store now and then whether it is there, and notifies
+    /// onlookers if it is not.
     async fn next<S: Store>(
         &self,
         changes: &mut mpsc::Receiver<Moment>,
@@ -191,7 +193,7 @@ impl Following {
         }
     }
 
-    /// Ready when nobody looks on any more.
+    /// Ready when there are no onlookers any more.
     async fn unwanted(&self, host: &dyn tenure_core::Runtime) {
         let mut stop = pin!(self.stop.notified());
         loop {
@@ -223,7 +225,7 @@ impl Past {
         }
     }
 
-    /// What happened in scope after a moment; `None` if nothing did.
+    /// Returns the events in scope after a moment; `None` if there are none.
     fn since(&self, after: u64, scope: &Scope) -> Option<EventBatch> {
         let cursor = Cursor(self.at.max(after));
         if self.ended || after < self.before {
@@ -236,12 +238,13 @@ impl Past {
     }
 }
 
-/// All lines, as what happened to their nodes makes them.
+/// All lines, built from the changes of their nodes.
 #[derive(Default)]
 struct Lines(HashMap<LineId, Line>);
 
 impl Lines {
-    /// What happened at one moment. Those who expired together are out before anyone is served in their place.
+    /// Applies the changes of one moment. Tickets that expired together are out before others are
+    /// served in their place.
     fn apply(&mut self, changes: Vec<Change>, at_us: u64, tell: &mut dyn FnMut(Event)) {
         let mut tell = |told: LineEvent<'_>| {
             let LineEvent { kind: what, slot: seat, .. } = told;
@@ -269,7 +272,7 @@ impl Lines {
         if line.find_place(id, 0).is_none() {
             let seat = Slot { ticket: node.ticket, session: (), number, ends: None, leaving };
             if !line.restore(seat, tell) {
-                tracing::debug!(%id, "a node that cannot be in its line is not told");
+                tracing::debug!(%id, "no event for a node that cannot be in its line");
             }
             return;
         }

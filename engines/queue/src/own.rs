@@ -1,4 +1,4 @@
-//! The tickets of this client: with which session each lives, and what was seen of it last.
+//! The tickets of this client: the session of each, and its last read.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,7 +16,7 @@ use crate::stand::Stand;
 /// All tickets of this client.
 pub(crate) struct Own {
     tickets: Mutex<Tickets>,
-    /// Who else must know that a ticket is forgotten.
+    /// Callback for a forgotten ticket.
     forgets: Box<dyn Fn(TicketId) + Send + Sync>,
 }
 
@@ -24,17 +24,17 @@ pub(crate) struct Own {
 struct Tickets {
     by_id: HashMap<TicketId, Mine>,
     asked: Asked,
-    /// Those that were asked to join more than once, and are out for good, for as long as somebody may look for what became of the
-    /// first time.
+    /// Tickets that joined more than once, and are out for good. They are kept as long as a caller
+    /// may look for the outcome of the first join.
     ended: ExpiringMap<()>,
-    /// How many there are in each line.
+    /// Count of tickets in each line.
     lines: HashMap<LineId, usize>,
-    /// Those who wait, by the number of the one right ahead.
+    /// Waiting tickets, by the number of the one right ahead.
     behind: HashMap<u64, TicketId>,
 }
 
 impl Tickets {
-    /// Answers whether it was there.
+    /// Removes a ticket. Returns whether it was there.
     fn take_off(&mut self, id: TicketId) -> bool {
         let Some(mine) = self.by_id.remove(&id) else { return false };
         self.part(&mine);
@@ -56,12 +56,13 @@ impl Tickets {
         }
     }
 
-    /// Whether nobody wants a ticket any more, or it must not stay. Whoever waits for its join gives no sign of life meanwhile.
+    /// Returns whether a ticket is given up, or its time to leave is over. A caller that waits for
+    /// a join gives no sign of life meanwhile.
     fn is_overdue(&self, mine: &Mine, now: Time) -> bool {
         mine.is_overdue(now) && !self.asked.is_alive(mine.name.id, now)
     }
 
-    /// A ticket is not right behind whom it was behind.
+    /// Removes a ticket from `behind`.
     fn part(&mut self, mine: &Mine) {
         if let Some(seen) = &mine.seen
             && self.behind.get(&seen.stand.behind) == Some(&mine.name.id)
@@ -76,7 +77,7 @@ impl Own {
         Self { tickets: Mutex::default(), forgets: Box::new(forgets) }
     }
 
-    /// A join has begun, of a ticket that lives until then without a sign of life.
+    /// Notes that a join has begun. The ticket lives until `until` without a sign of life.
     pub(crate) fn ask(&self, id: TicketId, now: Time, until: Time) {
         let mut all = self.lock();
         let Tickets { by_id, asked, ended, .. } = &mut *all;
@@ -84,32 +85,34 @@ impl Own {
         asked.ask(id, now, until, |id| by_id.contains_key(&id));
     }
 
-    /// A join is asked for again, of a ticket that is in its line.
+    /// Notes that a ticket in its line joins again.
     pub(crate) fn ask_again(&self, id: TicketId) {
         if let Some(mine) = self.lock().by_id.get_mut(&id) {
             mine.is_asked_again = true;
         }
     }
 
-    /// The owner gives a ticket up: a join that has begun goes no further. Answers whether there was one.
+    /// Ends a join, because the owner gives the ticket up. Returns whether there was one.
     pub(crate) fn give_up(&self, id: TicketId) -> bool {
         self.lock().asked.remove(id)
     }
 
-    /// A ticket is about to be put into its line; not if its owner has given it up, because nobody would take it out again.
+    /// Adds a ticket that is about to be put into its line. Returns `false` if its owner has given
+    /// it up: then no task would remove it.
     #[must_use]
     pub(crate) fn begin(&self, name: &Name, session: &Arc<Session>, now: Time) -> bool {
         let mut all = self.lock();
         let Some(is_asked_again) = all.asked.is_again(name.id) else { return false };
         if all.by_id.get(&name.id).is_some_and(Mine::is_condemned) {
-            // What takes it out would find it in its line.
+            // The removal would find it in its line.
             return false;
         }
         all.put(Mine { is_asked_again, ..Mine::new(name.clone(), session.clone(), now) });
         true
     }
 
-    /// An orphan was told to leave. It is taken out when the ttl is over, like any other ticket that was told.
+    /// Adds an orphan that was asked to leave. It is removed when the ttl is over, like any other
+    /// ticket that was asked.
     pub(crate) fn adopt(&self, node: &Node, session: &Arc<Session>, now: Time) {
         let seen = Sighting { node: node.clone(), stand: Stand::first(), at: node.version };
         let (seen, told) = (Some(seen), Some(now.plus(session.granted)));
@@ -120,22 +123,23 @@ impl Own {
         }
     }
 
-    /// Whether this client has this ticket in its line, or is about to put it there.
+    /// Returns whether this client has this ticket in its line, or is about to put it there.
     pub(crate) fn knows(&self, id: TicketId) -> bool {
         let all = self.lock();
         all.by_id.contains_key(&id) || all.asked.contains(id)
     }
 
-    /// Its owner gives a sign of life. Answers whether the ticket is known, and is not being taken out.
+    /// Notes a sign of life of the owner. Returns whether the ticket is known, and is not being
+    /// removed.
     pub(crate) fn sign(&self, id: TicketId, now: Time) -> bool {
         let mut all = self.lock();
         let mine = all.by_id.get_mut(&id).filter(|mine| !mine.is_condemned());
-        // Another sign of life may have been noted before this one, and be later.
+        // A later sign of life may have been noted before this one.
         mine.map(|mine| mine.signed = mine.signed.max(now)).is_some()
     }
 
-    /// Nobody wants a ticket of this client any more, or it must not stay: it is condemned, and whatever its owner says from now on, it is
-    /// taken out. `None`: that is not so, or no longer.
+    /// Condemns a ticket that is given up, or whose time to leave is over: it is removed, and later
+    /// signs of life do not change that. Returns `None` if the ticket is neither.
     pub(crate) fn condemn(&self, id: TicketId, now: Time) -> Option<Mine> {
         let mut all = self.lock();
         all.by_id.get(&id).filter(|mine| all.is_overdue(mine, now))?;
@@ -144,29 +148,30 @@ impl Own {
         Some(mine.clone())
     }
 
-    /// A ticket is not served, and its owner would not wait: whatever its owner says from now on, it is taken out.
+    /// Condemns a ticket that is not served and whose owner would not wait. Later signs of life do
+    /// not change that.
     pub(crate) fn turn_away(&self, id: TicketId) {
         self.lock().by_id.entry(id).and_modify(|mine| mine.going = Going::Condemned);
     }
 
-    /// Whether a ticket is being taken out, whatever its owner says.
+    /// Returns whether a ticket is condemned.
     pub(crate) fn is_condemned(&self, id: TicketId) -> bool {
         self.lock().by_id.get(&id).is_some_and(Mine::is_condemned)
     }
 
-    /// Whether it was asked for more than once that a ticket joins.
+    /// Returns whether a ticket joined more than once.
     pub(crate) fn was_asked_again(&self, id: TicketId) -> bool {
         let all = self.lock();
         all.asked.is_again(id) == Some(true)
             || all.by_id.get(&id).is_some_and(|mine| mine.is_asked_again)
     }
 
-    /// What is known of a ticket.
+    /// Returns what is known of a ticket.
     pub(crate) fn get(&self, id: TicketId) -> Option<Mine> {
         self.lock().by_id.get(&id).cloned()
     }
 
-    /// The store said this of a ticket.
+    /// Notes what a read of a ticket returned.
     pub(crate) fn see(&self, seen: &Sighting, holds: bool) {
         let mut all = self.lock();
         let other_life = |mine: &Mine| mine.session.id != seen.node.session;
@@ -175,7 +180,8 @@ impl Own {
         }
         all.asked.remove(seen.node.name.id);
         let Some(mut mine) = all.by_id.remove(&seen.node.name.id) else { return };
-        // An answer may be older than one that came before it. What is served is served until it leaves, or is told to.
+        // An answer may be older than one that came before it. A served ticket stays served until
+        // it leaves, or is asked to.
         mine.holds = (mine.holds || holds) && !seen.node.told;
         if seen.node.told && mine.told.is_none() {
             mine.told = Some(mine.session.end());
@@ -190,8 +196,8 @@ impl Own {
         all.by_id.insert(mine.name.id, mine);
     }
 
-    /// Who is served alone when this holder leaves, if that is a ticket of this client: the one right behind it, where both take
-    /// all there is.
+    /// Returns the node that is served alone when this holder leaves, if it is a ticket of this
+    /// client. That is the one right behind it, if both take the whole capacity.
     pub(crate) fn next_of(&self, holder: &Node) -> Option<Node> {
         let all = self.lock();
         let seen = all.by_id.get(all.behind.get(&holder.created)?)?.seen.as_ref()?;
@@ -199,7 +205,7 @@ impl Own {
         is_alone.then(|| seen.node.clone())
     }
 
-    /// The store said that this node is served.
+    /// Notes that a node is served. Returns whether that is news.
     pub(crate) fn serve(&self, node: &Node) -> bool {
         let mut all = self.lock();
         let Some(mine) = all.by_id.get_mut(&node.name.id) else { return false };
@@ -209,22 +215,23 @@ impl Own {
         new
     }
 
-    /// A ticket is out, and nothing of it comes in any more. Where it was asked to join more than once, that is known for as long as it
-    /// would live: whoever does not know what became of the first time looks for it until then, and a line may be long.
+    /// Notes that a ticket is out, and that nothing of it comes in any more. If it joined more than
+    /// once, that is kept for its ttl: a caller may look for the outcome of the first join until
+    /// then, and a line may be long.
     pub(crate) fn end(&self, id: TicketId, now: Time, ttl: Duration) {
         if self.was_asked_again(id) {
-            // Who is not noted is looked for.
+            // If the note does not fit, the caller looks for the ticket.
             self.lock().ended.note(id, (), now, now.plus(ttl));
         }
         self.forget(id);
     }
 
-    /// Whether nothing of this ticket is in a line, or will be.
+    /// Returns whether nothing of this ticket is in a line, or will be.
     pub(crate) fn has_ended(&self, id: TicketId, now: Time) -> bool {
         self.lock().ended.get(id, now).is_some()
     }
 
-    /// A ticket is out.
+    /// Removes a ticket that is out.
     pub(crate) fn forget(&self, id: TicketId) {
         let mut all = self.lock();
         all.asked.remove(id);
@@ -235,7 +242,8 @@ impl Own {
         }
     }
 
-    /// A condemned ticket is out. Where that is known already, it may be on its way in again, and is another one then.
+    /// Removes a condemned ticket that is out. If it was removed before, it may be on its way in
+    /// again, and is not condemned then.
     pub(crate) fn forget_condemned(&self, id: TicketId) {
         let mut all = self.lock();
         if all.by_id.get(&id).is_some_and(Mine::is_condemned) {
@@ -246,13 +254,14 @@ impl Own {
         }
     }
 
-    /// Whether all of these are of this client, so that it knows by itself when they leave.
+    /// Returns whether all of these are of this client, so that it learns by itself when they
+    /// leave.
     pub(crate) fn has_all(&self, nodes: &[Node]) -> bool {
         let all = self.lock();
         nodes.iter().all(|node| all.by_id.contains_key(&node.name.id))
     }
 
-    /// A ticket is about to be taken out.
+    /// Notes that a ticket is about to be removed.
     pub(crate) fn leaves(&self, id: TicketId) {
         let mut all = self.lock();
         if let Some(mine) = all.by_id.get_mut(&id).filter(|mine| mine.going == Going::Not) {
@@ -260,7 +269,7 @@ impl Own {
         }
     }
 
-    /// Whether one of these is being taken out by this client.
+    /// Returns whether this client is removing one of these.
     pub(crate) fn has_leaving(&self, nodes: &[Node]) -> bool {
         let all = self.lock();
         nodes.iter().any(|node| {
@@ -268,12 +277,12 @@ impl Own {
         })
     }
 
-    /// How many of this client's tickets stand in a line.
+    /// Returns the count of this client's tickets in a line.
     pub(crate) fn in_line(&self, line: &LineId) -> usize {
         self.lock().lines.get(line).copied().unwrap_or(0)
     }
 
-    /// This client's tickets in a line.
+    /// Returns this client's tickets in a line.
     pub(crate) fn all_in(&self, line: &LineId) -> Vec<TicketId> {
         let all = self.lock();
         if !all.lines.contains_key(line) {
@@ -283,21 +292,22 @@ impl Own {
         some.map(|mine| mine.name.id).collect()
     }
 
-    /// The tickets that live by this session.
+    /// Returns the tickets of this session.
     pub(crate) fn of_session(&self, session: SessionId) -> Vec<TicketId> {
         let all = self.lock();
         let some = all.by_id.iter().filter(|(_, mine)| mine.session.id == session);
         some.map(|(id, _)| *id).collect()
     }
 
-    /// Those whose owners gave no sign of life for a ttl, and those who were told to leave and whose time for it is over.
+    /// Returns the tickets without a sign of life for a ttl, and those whose time to leave is over.
     pub(crate) fn overstayed(&self, session: SessionId, now: Time) -> Vec<Mine> {
         let all = self.lock();
         let some = all.by_id.values().filter(|mine| mine.session.id == session);
         some.filter(|mine| all.is_overdue(mine, now)).cloned().collect()
     }
 
-    /// A session is over. Whoever asks for its tickets is told so for a while. A join that is not answered goes on.
+    /// Removes the overdue tickets of a session that is over. Others stay for a while, so that
+    /// their owners learn of it. A join without an answer goes on.
     pub(crate) fn forget_overdue(&self, session: SessionId, now: Time) {
         let is_unwanted = |mine: &Mine| mine.seen.is_none() || mine.is_overdue(now);
         let mut all = self.lock();
@@ -331,7 +341,7 @@ mod tests {
         Session::new(Granted { session: id, ttl, every }, NOW)
     }
 
-    /// A ticket that joins, and what is seen of it at some moment.
+    /// Begins a join. Returns its name, and a function that makes a read of it at a moment.
     fn joins(own: &Own) -> (Name, impl Fn(SessionId, u64, TicketState) -> Sighting) {
         let ticket = Ticket::new(Key::new("k").unwrap(), Share::WHOLE);
         let name = Name::of(&ticket);
@@ -374,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_hears_late_that_a_condemned_ticket_is_out_leaves_the_next_join_alone() {
+    fn a_late_notice_that_a_condemned_ticket_is_out_leaves_the_next_join_alone() {
         let own = Own::new(|_| {});
         let (name, _) = joins(&own);
         let later = NOW.plus(Duration::from_secs(100));
@@ -402,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_served_is_served_whatever_an_older_answer_says() {
+    fn a_served_ticket_stays_served_after_an_older_answer() {
         let own = Own::new(|_| ());
         let (name, seen) = joins(&own);
         let waits = seen(SESSION, 6, TicketState::Waiting);
@@ -413,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_seen_of_an_earlier_life_of_a_ticket_says_nothing_of_this_one() {
+    fn a_read_of_an_earlier_life_of_a_ticket_does_not_count_for_this_one() {
         let own = Own::new(|_| ());
         let (name, seen) = joins(&own);
         own.see(&seen(SESSION - 1, 6, TicketState::Holding), true);

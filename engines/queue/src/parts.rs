@@ -1,4 +1,4 @@
-//! What the tasks of a client have of it, too: the store, its tickets, and who listens.
+//! Parts of a client that its tasks share with it: the store, its tickets, and the wake-ups.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -11,27 +11,27 @@ use tenure_core::wake::WakeRegistry;
 use tenure_core::{Result, Runtime, spawn_cancellable};
 
 use crate::calls::Calls;
-use crate::contract::{Remove, Store};
+use crate::contract::{Remove, Sought, Store};
 use crate::mine::Mine;
 use crate::node::Node;
 use crate::own::Own;
 use crate::session::Session;
 
-/// So many tickets are taken out at a time.
+/// Maximum tickets removed at a time.
 const SWEPT_AT_ONCE: usize = 16;
 
-/// What its tasks have of a client, too.
+/// The part of a client that its tasks share.
 pub(crate) struct Parts<S> {
     pub(crate) store: Arc<S>,
     pub(crate) host: Arc<dyn Runtime>,
     pub(crate) own: Own,
     pub(crate) bells: WakeRegistry,
     pub(crate) counting: Calls,
-    /// How long a verb takes at the most.
+    /// Maximum time of a verb.
     pub(crate) answers_within: Duration,
-    /// Those who overstayed are being taken out.
+    /// Overdue tickets are being removed.
     sweeping: AtomicBool,
-    /// The store is being asked for tickets that this client does not know.
+    /// The client is reading its orphans.
     seeking: AtomicBool,
 }
 
@@ -45,8 +45,8 @@ impl<S: Store> Parts<S> {
         Self { store, host, own, bells, counting, answers_within, sweeping, seeking }
     }
 
-    /// Carries this out on the host, for as long as somebody waits for it. Others may wait for it as well, and whoever asks for
-    /// it may stand still in the middle.
+    /// Runs this on the runtime until no caller waits for it. Several callers may wait, and each
+    /// may stop polling in the middle.
     pub(crate) async fn errand<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T>> + Send + 'static,
@@ -54,8 +54,9 @@ impl<S: Store> Parts<S> {
         spawn_cancellable(&*self.host, work).await.unwrap_or_else(|| Err(self.store.silence()))
     }
 
-    /// One time for a whole verb, however many requests it takes. The verb stands in a box: whatever takes a future by value
-    /// becomes larger by as much, and those between here and the caller would multiply it.
+    /// Sets one time limit for a whole verb, at any count of requests. The verb is boxed: a
+    /// function that takes a future by value grows by its size, and the functions between here and
+    /// the caller would multiply it.
     pub(crate) fn in_time<'a, T: 'a>(
         &'a self,
         verb: impl Future<Output = Result<T>> + Send + 'a,
@@ -69,8 +70,9 @@ impl<S: Store> Parts<S> {
         }
     }
 
-    /// Between two signs of life of a session: its tickets are told when it is over, and those are taken out whose owners have
-    /// given them up, or were told to leave and did not. Tickets of the session that its client does not know are told to leave.
+    /// Runs between two signs of life of a session. Notifies its tickets when it is over. Removes
+    /// tickets that their owners gave up, and tickets that were asked to leave and did not. Asks
+    /// tickets of the session to leave that this client does not know.
     pub(crate) fn beat(self: &Arc<Self>, session: &Arc<Session>) {
         let now = self.host.now();
         if session.is_over(now) {
@@ -83,8 +85,8 @@ impl<S: Store> Parts<S> {
         if session.has_signed() && !self.seeking.swap(true, Ordering::AcqRel) {
             let (parts, session) = (self.clone(), session.clone());
             self.host.spawn(Box::pin(async move {
-                if let Err(error) = parts.in_time(parts.tell_orphans(&session)).await {
-                    tracing::debug!(%error, "what a session has is asked for again after its next sign of life");
+                if let Err(error) = parts.in_time(parts.ask_orphans_to_leave(&session)).await {
+                    tracing::debug!(%error, "cannot read the tickets of a session: retrying after its next sign of life");
                 }
                 parts.seeking.store(false, Ordering::Release);
             }));
@@ -104,29 +106,43 @@ impl<S: Store> Parts<S> {
         }));
     }
 
-    /// Tells the tickets of a session to leave that this client does not know: a join that was delivered twice brought them back
-    /// after they had left. They are not taken out at once. A copy of this process may have the same session, and hold one of them:
-    /// the copy is told like any other holder, and has a ttl to stop.
-    async fn tell_orphans(&self, session: &Arc<Session>) -> Result<()> {
+    /// Asks the tickets of a session to leave that this client does not know. A join that was
+    /// delivered twice brought them back after they had left. They are not taken out at once: a
+    /// copy of this process may have the same session, and hold one of them. The copy is asked to
+    /// leave like any other holder, and has a ttl to stop.
+    async fn ask_orphans_to_leave(&self, session: &Arc<Session>) -> Result<()> {
         for node in self.store.orphans(session.id).await? {
             if self.own.knows(node.name.id) {
                 continue;
             }
-            let told = if node.told { Some(node) } else { self.tell(&node).await? };
-            // One that was changed meanwhile is told after the next sign of life.
-            if let Some(node) = told {
+            // The list may be outdated: this client may have taken the node out since, and only
+            // then forgotten it.
+            let node = if node.told {
+                self.reread(&node).await?
+            } else {
+                self.ask_to_leave(&node).await?
+            };
+            // A node that was changed meanwhile is asked to leave after the next sign of life.
+            if let Some(node) = node {
                 self.own.adopt(&node, session, self.host.now());
             }
         }
         Ok(())
     }
 
-    /// Tells the owner of a node to leave. `None`: the node was changed meanwhile.
-    pub(crate) async fn tell(&self, node: &Node) -> Result<Option<Node>> {
+    /// Returns the node as it is now, if it was not taken out or made again.
+    async fn reread(&self, node: &Node) -> Result<Option<Node>> {
+        let (mut nodes, _) = self.store.look(&[Sought::Seen(node)]).await?;
+        Ok(nodes.pop().flatten().filter(|now| now.created == node.created))
+    }
+
+    /// Asks the owner of a node to leave. Returns `None` if the node was changed meanwhile.
+    pub(crate) async fn ask_to_leave(&self, node: &Node) -> Result<Option<Node>> {
         self.store.change(node, &Node::body(&node.ticket, node.base, true)).await
     }
 
-    /// A ticket leaves that nobody wants any more, or that must not stay. If the store does not answer, that is done later.
+    /// Removes a ticket that is given up, or must not stay. If the store does not answer, a later
+    /// call does it.
     async fn take_out(&self, mine: Mine) {
         let (id, now) = (mine.name.id, self.host.now());
         if mine.session.is_over(now) {
@@ -141,14 +157,14 @@ impl<S: Store> Parts<S> {
         self.bells.notify(id);
     }
 
-    /// One whose join was not answered is never let in.
+    /// Removes a ticket. One whose join was not answered is never let in.
     pub(crate) async fn remove(&self, mine: Mine) -> Result<()> {
         let (id, is_condemned) = (mine.name.id, mine.is_condemned());
         let node = match mine.seen {
             Some(seen) => Some(seen.node),
             None => self.store.forestall(&mine.name, mine.session.id).await?,
         };
-        // It may have been taken out and let in again meanwhile: then it is not what was condemned.
+        // It may have been removed and let in again meanwhile. Then it is not the condemned ticket.
         if let Some(node) = node.filter(|_| !is_condemned || self.own.is_condemned(id)) {
             self.store.remove(&Remove::just(&node)).await?;
         }

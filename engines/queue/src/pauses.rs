@@ -1,16 +1,16 @@
-//! Pauses between tries of one verb, of which others were quicker: the first is none, the others grow and are uneven, so that
-//! clients who were at odds once do not meet again.
+//! Backoff between tries of one verb that lost to other clients. The first try follows at once.
+//! Later pauses grow and have jitter, so that clients that collided once do not collide again.
 
 use std::time::Duration;
 
 use tenure_core::{Runtime, jitter};
 
-/// The shortest that is one.
+/// Shortest pause.
 const SHORTEST: Duration = Duration::from_millis(1);
-/// They grow no further.
+/// Longest pause, before jitter.
 const LONGEST: Duration = Duration::from_millis(32);
 
-/// The pauses of one verb.
+/// The backoff of one verb.
 pub(crate) struct Pauses<'a> {
     host: &'a dyn Runtime,
     next: Duration,
@@ -21,7 +21,7 @@ impl<'a> Pauses<'a> {
         Self { host, next: Duration::ZERO }
     }
 
-    /// Waits until the next try may be made.
+    /// Waits until the next try.
     pub(crate) async fn rest(&mut self) {
         if self.next.is_zero() {
             self.next = SHORTEST;

@@ -1,4 +1,4 @@
-//! One client of a store: its tickets, its sessions, and who listens for what.
+//! One client of a store: its tickets, its sessions and its listeners.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::parts::Parts;
 use crate::session::{Session, end, keep_alive};
 use crate::sessions::Sessions;
 
-/// How long an onlooker rests between two looks, where the store cannot tell what happens.
+/// Pause of an onlooker between two reads, if the store cannot report changes.
 const LOOK_PAUSE: Duration = Duration::from_millis(250);
 
 /// Lines of tickets in a store: the nine verbs of [`Engine`](tenure_core::Engine).
@@ -22,12 +22,12 @@ pub struct Queue<S> {
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) onlooker: Arc<Onlooker>,
     pub(crate) sampler: Sampler,
-    /// Lines in which a part seems to be free, for callers who would not wait.
+    /// Lines in which a part seems to be free, for callers that would not wait.
     pub(crate) fits: Free,
 }
 
 impl<S: Store> Queue<S> {
-    /// A client of this store; its signs of life are given on `host`.
+    /// Returns a client of this store. It sends its signs of life from `host`.
     pub fn new(store: S, host: Arc<dyn Runtime>) -> Self {
         Self {
             parts: Arc::new(Parts::new(store, host)),
@@ -38,12 +38,12 @@ impl<S: Store> Queue<S> {
         }
     }
 
-    /// The store itself.
+    /// Returns the store.
     pub fn store(&self) -> &S {
         &self.parts.store
     }
 
-    /// The session for tickets of this ttl, which lives on.
+    /// Returns the session for tickets of this ttl, opening or checking it if needed.
     pub(crate) async fn session(&self, ttl: Duration) -> Result<Arc<Session>> {
         let now = self.parts.host.now();
         if let Some(session) = self.sessions.living(ttl, now)
@@ -64,7 +64,7 @@ impl<S: Store> Queue<S> {
     }
 }
 
-/// The session for tickets of this ttl, which is opened if it is not there.
+/// Returns the session for tickets of this ttl, and opens it if there is none.
 async fn living<S: Store>(
     parts: &Arc<Parts<S>>,
     sessions: &Arc<Sessions>,
@@ -78,16 +78,16 @@ async fn living<S: Store>(
     if let Some(session) = sessions.living(ttl, now()) {
         return Ok(session);
     }
-    // Whoever asks may be in a hurry, and go: the session is opened all the same, and is there for the next one.
-    let (tell, told) = oneshot::channel();
+    // The caller may give up: the session is opened all the same, for the next caller.
+    let (sender, receiver) = oneshot::channel();
     let (opens, sessions) = (parts.clone(), sessions.clone());
     parts.host.spawn(Box::pin(async move {
         let opened = opens.in_time(open(&opens, &sessions, ttl)).await;
         drop(turn);
-        // Whoever asked may have gone.
-        let _gone = tell.send(opened);
+        // The caller may have gone.
+        let _ = sender.send(opened);
     }));
-    told.await.unwrap_or_else(|_| Err(parts.store.silence()))
+    receiver.await.unwrap_or_else(|_| Err(parts.store.silence()))
 }
 
 async fn open<S: Store>(

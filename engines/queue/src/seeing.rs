@@ -1,4 +1,4 @@
-//! Seeing: where a ticket stands, read from the store, with as little as will do.
+//! Reading where a ticket stands, with as few requests as possible.
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -15,30 +15,30 @@ use crate::parts::Parts;
 use crate::queue::Queue;
 use crate::stand::{Stand, blockers};
 
-/// So much of a line is looked at; a ticket further back knows only who keeps it out.
+/// Count of nodes read of a line. A ticket further back knows only those that keep it out.
 pub(crate) const PAGE: usize = 128;
-/// So much is looked at by who was seen near the front, where nobody comes in before it.
+/// The same for a ticket that was near the front: no ticket comes in before it.
 const NEAR_PAGE: usize = 40;
-/// Of so many sessions of others a look at a line asks how long they live.
+/// Maximum sessions of other clients whose life one read of a line asks for.
 const LIVES_MAX: usize = 8;
-/// The next look at a line goes so much further.
+/// Factor by which the next read of a line goes further.
 const FURTHER: usize = 8;
 
 impl<S: Store> Parts<S> {
-    /// Where this client's ticket stands; `None` if it is out. What was seen is remembered.
+    /// Returns where this client's ticket stands; `None` if it is out. Notes what it read.
     pub(crate) async fn see(self: &Arc<Self>, mine: &Mine) -> Result<Option<Sighting>> {
         let (parts, mine) = (self.clone(), mine.clone());
         self.errand(async move { mine.looks.share(parts.look_at(&mine)).await }).await
     }
 
-    /// The same for an owner that counts on the life of its session from now on.
+    /// The same for an owner that relies on the life of its session from now on.
     pub(crate) async fn see_alive(self: &Arc<Self>, mine: &Mine) -> Result<Option<Sighting>> {
         if !mine.session.is_due_soon(self.host.now()) {
             return self.see(mine).await;
         }
         let (parts, session) = (self.clone(), mine.session.clone());
         let signs = self.errand(async move {
-            // What was seen is not kept waiting for a sign of life that takes long.
+            // The result does not wait for a slow sign of life.
             let late = parts.host.sleep(parts.answers_within / 2);
             match select(pin!(session.renew(&*parts.store, &*parts.host)), late).await {
                 Either::Left((signed, _)) => signed,
@@ -46,7 +46,7 @@ impl<S: Store> Parts<S> {
             }
         });
         let (signed, seen) = join(signs, self.see(mine)).await;
-        // A ticket that is out is out, whatever became of the sign of life.
+        // A ticket that is out is out, at any outcome of the sign of life.
         let Some(seen) = seen? else { return Ok(None) };
         signed.map(|()| Some(seen))
     }
@@ -60,11 +60,12 @@ impl<S: Store> Parts<S> {
             let front = self.store.front(&mine.name.line, most, Some(&mine.name)).await?;
             self.find_in(front, Sought::Own(&mine.name)).await?
         };
-        // Only what lives with the session that is kept alive is believed.
+        // The read counts only if the node has the session that is kept alive.
         Ok(seen.filter(|seen| seen.node.session == mine.session.id))
     }
 
-    /// Far back in a line, a waiting ticket reads its own node and those that keep it out. `None`: that does not tell enough.
+    /// Reads the own node and those that keep it out, for a waiting ticket far back in a line.
+    /// Returns `None` if that is not enough.
     async fn see_little(&self, mine: &Mine) -> Result<Option<Option<Sighting>>> {
         let Some(Sighting { stand, .. }) = mine.seen.as_ref().filter(|seen| seen.stand.far) else {
             return Ok(None);
@@ -83,7 +84,7 @@ impl<S: Store> Parts<S> {
         Ok(Some(Some(seen)))
     }
 
-    /// Where this ticket stands, beginning with the front of its line.
+    /// Returns where this ticket stands, beginning with the front of its line.
     pub(crate) async fn find_in(
         &self,
         front: Front,
@@ -103,7 +104,8 @@ impl<S: Store> Parts<S> {
         }
     }
 
-    /// Where a node stands, looking further if it must: a ticket far back knows only who keeps it out.
+    /// Returns where a node stands, and reads further if needed. A ticket far back knows only those
+    /// that keep it out.
     pub(crate) async fn judge(&self, mut front: Front, node: Node) -> Result<Sighting> {
         let (created, share) = (node.created, node.ticket.share);
         let mut most = PAGE;
@@ -122,7 +124,8 @@ impl<S: Store> Parts<S> {
         Ok(seen)
     }
 
-    /// Who keeps a ticket out that is far back, which is its neighbours if they do; and who is right ahead of it.
+    /// Returns the nodes that keep out a ticket far back, and the number of the one right ahead.
+    /// Its neighbours are enough if they keep it out.
     async fn nearest(&self, node: &Node, stand: &Stand) -> Result<(Vec<Node>, u64)> {
         let share = node.ticket.share;
         let most = if share.take() == share.of() { 1 } else { PAGE };
@@ -136,13 +139,13 @@ impl<S: Store> Parts<S> {
 }
 
 impl<S: Store> Queue<S> {
-    /// A whole line.
+    /// Returns a whole line.
     pub(crate) async fn whole_line(&self, line: &LineId) -> Result<Front> {
         self.parts.store.front(line, LINE_TICKETS_MAX * 2, None).await
     }
 
-    /// For how long the tickets of a line live on, by their sessions. The store is asked for the first few that are not this
-    /// client's.
+    /// Returns the remaining life of a line's tickets, by session. Asks the store for the first few
+    /// sessions that are not this client's.
     pub(crate) async fn lives(&self, front: &Front) -> Result<HashMap<SessionId, Duration>> {
         let Parts { own, store, host, .. } = &*self.parts;
         let (now, mut lives, mut others) = (host.now(), HashMap::new(), Vec::new());
@@ -160,14 +163,14 @@ impl<S: Store> Queue<S> {
         Ok(lives)
     }
 
-    /// Looks for a ticket of which only key and id are known.
+    /// Looks for a ticket by key and id.
     pub(crate) async fn find(&self, key: &Key, id: TicketId) -> Result<Option<(Front, Node)>> {
         let front = self.whole_line(&LineId::of(key)).await?;
         let node = front.nodes.iter().find(|node| node.name.id == id).cloned();
         Ok(node.map(|node| (front, node)))
     }
 
-    /// What is answered to the ticket's owner.
+    /// Returns the place for the ticket's owner.
     pub(crate) fn place(&self, seen: &Sighting) -> Place {
         let now = self.parts.host.now();
         let mine = self.parts.own.get(seen.node.name.id);

@@ -1,4 +1,5 @@
-//! A session: what keeps all tickets of one ttl alive. Its end is counted from before each sign of life was sent.
+//! A session keeps all tickets of one ttl alive. Its end counts from before each sign of life was
+//! sent.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,40 +12,40 @@ use tokio::sync::Mutex as AsyncMutex;
 
 use crate::contract::{Granted, SessionId, Store};
 
-/// A sign of life is waited for in such a part of a session's life.
+/// Part of a session's life for which the client waits for the answer to a sign of life.
 const WAITS: u32 = 6;
-/// After a failure or a silence, the next one comes after such a part of it.
+/// Part of a session's life after which the next sign of life follows a failure or a timeout.
 const HURRIES: u32 = 12;
-/// So many signs of life in a row are given in a hurry because the store is not sure of half a life. A store that is not sure of it after
-/// half a life of them never is.
+/// Maximum signs of life in a row that come in a hurry because the store is not sure of half a
+/// life. If it is not sure after half a life of them, it never is.
 const UNSURE_MAX: u32 = HURRIES / 2;
 
 /// Until when a session lives, as far as is known.
 struct Life {
     ends: Time,
-    /// When the last sign of life was sent that was answered.
+    /// When the last answered sign of life was sent.
     signed: Time,
 }
 
-/// One session of the store, as its owner believes in it.
+/// One session of the store, as its owner knows it.
 pub(crate) struct Session {
     pub(crate) id: SessionId,
     /// How long it lives without a sign of life.
     pub(crate) granted: Duration,
-    /// From one sign of life to the next.
+    /// Interval of signs of life.
     every: Duration,
     life: Mutex<Life>,
-    /// When it was asked for.
+    /// When the request for it was sent.
     opened: Time,
     over: AtomicBool,
-    /// Somebody sees to it that the store ends it.
+    /// A task is ending it in the store.
     ends_in_store: AtomicBool,
-    /// One asks at a time whether it lives.
+    /// Held by the one task that sends a sign of life.
     proving: AsyncMutex<()>,
 }
 
 impl Session {
-    /// A session that was asked for at `sent`.
+    /// Returns a session whose request was sent at `sent`.
     pub(crate) fn new(granted: Granted, sent: Time) -> Arc<Self> {
         let life = Mutex::new(Life { ends: sent.plus(granted.ttl), signed: sent });
         let Granted { session: id, ttl: granted, every } = granted;
@@ -54,40 +55,41 @@ impl Session {
         Arc::new(Self { id, granted, every, life, opened, over, ends_in_store, proving })
     }
 
-    /// For how long it lives on without another sign of life; nothing, once it is over.
+    /// Returns its remaining life without another sign of life; zero once it is over.
     pub(crate) fn life(&self, now: Time) -> Duration {
         if self.over.load(Ordering::Acquire) { Duration::ZERO } else { now.until(self.end()) }
     }
 
-    /// When it ends, as far as is known now.
+    /// Returns when it ends, as far as is known now.
     pub(crate) fn end(&self) -> Time {
         self.known().ends
     }
 
-    /// When the next sign of life is due, if all goes well.
+    /// Returns when the next sign of life is due, if all goes well.
     fn due(&self) -> Time {
         self.known().signed.plus(self.every)
     }
 
-    /// Whether its tickets are lost. Every caller reads the clock: a timer that has not fired proves nothing.
+    /// Returns whether its tickets are lost. Every caller reads the clock: a timer that has not
+    /// fired proves nothing.
     pub(crate) fn is_over(&self, now: Time) -> bool {
         self.life(now).is_zero()
     }
 
-    /// Whether the store has answered a sign of life since the session was opened.
+    /// Returns whether the store has answered a sign of life since the session was opened.
     pub(crate) fn has_signed(&self) -> bool {
         self.known().signed != self.opened
     }
 
-    /// Whether it has missed no signs of life.
+    /// Returns whether it has missed no signs of life.
     pub(crate) fn is_fresh(&self, now: Time) -> bool {
         self.life(now) >= self.granted / 2
     }
 
-    /// Whether tickets may come in by it. One that has missed signs of life may be over before its next ticket has done anything,
-    /// so the store is asked first.
+    /// Returns whether tickets may join with it. A session that has missed signs of life may be
+    /// over before its next ticket is used, so this asks the store first.
     pub(crate) async fn is_sound<S: Store>(&self, store: &S, host: &dyn Runtime) -> Result<bool> {
-        let _alone = self.proving.lock().await;
+        let _guard = self.proving.lock().await;
         let sent = host.now();
         if self.is_fresh(sent) {
             return Ok(true);
@@ -96,16 +98,18 @@ impl Session {
         Ok(!self.is_over(host.now()))
     }
 
-    /// Whether a sign of life is due so soon that a renewal gives it: see [`renew`](Self::renew).
+    /// Returns whether a sign of life is due so soon that a renewal sends it: see
+    /// [`renew`](Self::renew).
     pub(crate) fn is_due_soon(&self, now: Time) -> bool {
         now.has_reached(self.known().signed.plus(self.every * 2 / 3))
     }
 
-    /// A ticket is renewed, and its owner counts on what is known of the session's life until it renews the next time: a sign of life that
-    /// is due soon is given now. A store that refuses it is an error; whether it was answered at all is seen by that life.
+    /// Sends a sign of life that is due soon, because a ticket is renewed: its owner relies on the
+    /// known life of the session until its next renewal. Returns an error if the store refuses it.
+    /// The remaining life shows whether it was answered at all.
     pub(crate) async fn renew<S: Store>(&self, store: &S, host: &dyn Runtime) -> Result<()> {
-        let Ok(_alone) = self.proving.try_lock() else {
-            // It is given just now.
+        let Ok(_guard) = self.proving.try_lock() else {
+            // Another task is sending one.
             drop(self.proving.lock().await);
             return Ok(());
         };
@@ -114,12 +118,12 @@ impl Session {
         }
         match self.prove(store, host).await {
             Err(refused) if !refused.is_retryable() => Err(refused),
-            // After a silence, the next one comes by itself, and soon.
+            // After a timeout the next one follows by itself, and soon.
             _ => Ok(()),
         }
     }
 
-    /// Gives a sign of life. Answers for how long the session lives; `None` if it is over.
+    /// Sends a sign of life. Returns the remaining life of the session; `None` if it is over.
     async fn prove<S: Store>(&self, store: &S, host: &dyn Runtime) -> Result<Option<Duration>> {
         let sent = host.now();
         let life = sign(store, self.id, self.granted, host).await?;
@@ -130,12 +134,13 @@ impl Session {
         Ok(life)
     }
 
-    /// It is over, for good.
+    /// Marks the session as over, for good.
     pub(crate) fn finish(&self) {
         self.over.store(true, Ordering::Release);
     }
 
-    /// The store heard a sign of life that was sent at `sent`. An answer that comes too late revives nothing.
+    /// Notes that the store received a sign of life that was sent at `sent`. An answer that comes
+    /// too late revives nothing.
     fn extend(&self, sent: Time, life: Duration, now: Time) {
         let mut known = self.known();
         if now.has_reached(known.ends) {
@@ -152,8 +157,8 @@ impl Session {
     }
 }
 
-/// A sign of life, for which nobody waits longer than a part of the session's life. Answers for how long that goes on; `None` if it is
-/// over.
+/// Sends a sign of life, and waits for the answer for a part of the session's life. Returns the
+/// remaining life; `None` if it is over.
 async fn sign<S: Store>(
     store: &S,
     id: SessionId,
@@ -168,8 +173,8 @@ async fn sign<S: Store>(
     }
 }
 
-/// What the server still keeps of a session is of no use to anybody: a store that comes back may let it live for once more as long. So
-/// it is asked until it answers, or nobody uses it any more.
+/// Ends a session in the store: a store that comes back may otherwise let it live for another ttl.
+/// Retries until the store answers, or the client is dropped.
 pub(crate) async fn end<S: Store>(store: Weak<S>, session: Arc<Session>, host: Arc<dyn Runtime>) {
     let (id, granted) = (session.id, session.granted);
     if session.ends_in_store.swap(true, Ordering::AcqRel) {
@@ -189,7 +194,8 @@ pub(crate) async fn end<S: Store>(store: Weak<S>, session: Arc<Session>, host: A
     }
 }
 
-/// Gives signs of life until the session is over or nobody has it any more; then tells whoever must know.
+/// Sends signs of life until the session is over or has no user any more. Calls `beat` between
+/// them, and when the session is over.
 pub(crate) async fn keep_alive<S: Store>(
     session: Weak<Session>,
     store: Weak<S>,
@@ -205,7 +211,7 @@ pub(crate) async fn keep_alive<S: Store>(
         if life.is_zero() {
             held.finish();
             beat(&held);
-            // Whoever lived by it asks meanwhile, and is told.
+            // Owners of its tickets renew meanwhile, and learn that it is over.
             let ended = end(store, held.clone(), host.clone());
             let told = async {
                 host.sleep(granted).await;
@@ -219,10 +225,10 @@ pub(crate) async fn keep_alive<S: Store>(
         let pause = if hurries { granted / HURRIES } else { now.until(due) };
         host.sleep(pause.min(life)).await;
         let (Some(held), Some(store)) = (session.upgrade(), store.upgrade()) else { return };
-        let _alone = held.proving.lock().await;
+        let _guard = held.proving.lock().await;
         let now = host.now();
         if !hurries && !now.has_reached(held.due()) && !held.is_over(now) {
-            // A ticket that was renewed has given one.
+            // A renewal of a ticket has sent one.
             continue;
         }
         let proven = held.prove(&*store, &*host).await;
@@ -231,7 +237,8 @@ pub(crate) async fn keep_alive<S: Store>(
             tracing::warn!(%error, "the signs of life of a session are refused: its tickets are lost when its life is over");
         }
         is_refused = refused.is_some();
-        // After a silence a store may be sure of less, and of the whole life only with the next one.
+        // After a timeout a store may be sure of less, and of the whole life only with the next
+        // sign of life.
         let is_unsure = matches!(proven, Ok(Some(life)) if life < granted / 2);
         unsure = if is_unsure { unsure + 1 } else { 0 };
         hurries = proven.is_err() || (is_unsure && unsure <= UNSURE_MAX);

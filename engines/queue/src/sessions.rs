@@ -1,4 +1,4 @@
-//! The sessions of one client: a few, of unequal ttl, each opened when it is first asked for.
+//! The sessions of one client: one for each ttl, opened at first use.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,35 +11,36 @@ use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 use crate::contract::SessionId;
 use crate::session::Session;
 
-/// So many sessions a client has at most at a time.
+/// Maximum sessions of a client.
 const SESSIONS_MAX: usize = 8;
 
-/// By their ttl in whole seconds, which is what stores count in.
+/// Sessions by their ttl in whole seconds, which is the unit of stores.
 #[derive(Default)]
 pub(crate) struct Sessions {
     open: Mutex<BTreeMap<u64, Arc<Session>>>,
-    /// One is opened at a time, so that a thousand who ask at once open one.
+    /// Sessions are opened one at a time, so that a thousand concurrent callers open one.
     opening: Arc<AsyncMutex<()>>,
-    /// The client was closed: no session is opened any more, whoever still waits.
+    /// The client was closed: no session is opened any more, whether or not a caller waits.
     closed: AtomicBool,
 }
 
-/// Whoever has it may open a session.
+/// The permission to open a session.
 pub(crate) type Turn = OwnedMutexGuard<()>;
 
 impl Sessions {
-    /// The session for tickets of this ttl, if it is open.
+    /// Returns the session for tickets of this ttl, if it is open.
     pub(crate) fn living(&self, ttl: Duration, now: Time) -> Option<Arc<Session>> {
         let open = self.open();
         open.get(&whole_seconds(ttl)).filter(|session| !session.is_over(now)).cloned()
     }
 
-    /// The turn to open one.
+    /// Waits for the permission to open one.
     pub(crate) async fn turn(&self) -> Turn {
         self.opening.clone().lock_owned().await
     }
 
-    /// Takes out those that are over; and one that no ticket lives by, if there is no room for another.
+    /// Removes and returns the sessions that are over. If there is no room for another, also one
+    /// that no ticket uses.
     pub(crate) fn take_out(&self, now: Time) -> Vec<Arc<Session>> {
         let mut open = self.open();
         let over = open.values().filter(|session| session.is_over(now));
@@ -53,7 +54,8 @@ impl Sessions {
         out
     }
 
-    /// The session that is used in place of another, if all there may be are in use: the next longer one, or else the longest.
+    /// Returns the session for a further ttl if the maximum is in use: the next longer one, or else
+    /// the longest.
     pub(crate) fn nearest(&self, ttl: Duration) -> Option<Arc<Session>> {
         let open = self.open();
         if open.len() < SESSIONS_MAX {
@@ -63,7 +65,11 @@ impl Sessions {
         longer.map(|(_, session)| session.clone())
     }
 
-    /// How long the session for tickets of this ttl is to live; not if the client was closed.
+    /// Returns the ttl to open a session with, for tickets of this ttl.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable` if the client was closed.
     pub(crate) fn wanted(&self, ttl: Duration) -> Result<Duration> {
         if self.closed.load(Ordering::Acquire) {
             return Err(Error::unavailable("these locks were closed: connect anew"));
@@ -71,7 +77,11 @@ impl Sessions {
         Ok(Duration::from_secs(whole_seconds(ttl)))
     }
 
-    /// One was opened. The client may have been closed meanwhile.
+    /// Adds an opened session.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable` if the client was closed meanwhile.
     pub(crate) fn insert(&self, ttl: Duration, session: &Arc<Session>) -> Result<()> {
         let mut open = self.open();
         let seconds = self.wanted(ttl)?.as_secs();
@@ -79,12 +89,12 @@ impl Sessions {
         Ok(())
     }
 
-    /// The session with this number, if it is one of this client's.
+    /// Returns the session with this number, if it is one of this client's.
     pub(crate) fn find(&self, id: SessionId) -> Option<Arc<Session>> {
         self.open().values().find(|session| session.id == id).cloned()
     }
 
-    /// All that are open. None is any more, and none will be.
+    /// Removes and returns all open sessions. None is opened after that.
     pub(crate) fn close(&self) -> Vec<Arc<Session>> {
         let mut open = self.open();
         self.closed.store(true, Ordering::Release);

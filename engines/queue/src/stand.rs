@@ -5,32 +5,33 @@ use tenure_core::{Share, TicketState, served};
 use crate::contract::{Ahead, Distance, Front};
 use crate::node::Node;
 
-/// Behind more tickets than these, a renewal does not ask how many there still are.
+/// Behind more tickets than this, a renewal does not count the tickets ahead again.
 const NEAR: usize = 32;
 
 /// Where a ticket stands.
 #[derive(Clone, Debug)]
 pub(crate) struct Stand {
     pub(crate) standing: TicketState,
-    /// How much the tickets ahead of it take; at least so much, where the line is longer than what was looked at.
+    /// The sum of the takes ahead; a lower bound if the line is longer than what was read.
     pub(crate) ahead: u64,
-    /// As long as these are there unchanged, it waits.
+    /// It waits as long as these are unchanged.
     pub(crate) blockers: Vec<Node>,
-    /// The number with which the one right ahead of it was made; 0 if that is not known. Nobody comes in between.
+    /// The number of the one right ahead; 0 if that is not known. No ticket comes in between.
     pub(crate) behind: u64,
-    /// The line is so long that not all of those ahead were looked at.
+    /// Not all tickets ahead were read, because the line is long.
     pub(crate) deep: bool,
-    /// So many are ahead that only those who keep it out are looked at again.
+    /// More than [`NEAR`] are ahead, so that a renewal reads only those that keep it out.
     pub(crate) far: bool,
-    /// How many are ahead; at least so many, where the line is longer than what was looked at.
+    /// Count of the tickets ahead; a lower bound if the line is longer than what was read.
     pub(crate) count: usize,
 }
 
-/// With more tickets ahead than these, not all of a line is watched: all would hear of whoever comes.
+/// Maximum tickets ahead with which a ticket watches the whole line. In a longer line each join
+/// would wake all of them.
 const FEW: usize = 3;
 
 impl Stand {
-    /// How far it is from the front of its line.
+    /// Returns its distance from the front of its line.
     pub(crate) fn distance(&self) -> Distance {
         match &self.blockers[..] {
             [_] if self.count == 1 && !self.deep => Distance::Next,
@@ -39,7 +40,7 @@ impl Stand {
         }
     }
 
-    /// At the front of a line, with nobody ahead.
+    /// The front of a line, without a ticket ahead.
     pub(crate) fn first() -> Self {
         let (standing, blockers) = (TicketState::Holding, Vec::new());
         Self { standing, ahead: 0, blockers, behind: 0, deep: false, far: false, count: 0 }
@@ -47,7 +48,7 @@ impl Stand {
 }
 
 impl Front {
-    /// Where the ticket that was made with this number stands; `None` if more of the line must be looked at.
+    /// Returns where the ticket with this number stands; `None` if more of the line must be read.
     pub(crate) fn stand(&self, created: u64, share: Share) -> Option<Stand> {
         let ahead: Vec<&Node> = self.nodes.iter().filter(|node| node.created < created).collect();
         let all_seen = self.is_whole() || ahead.len() < self.nodes.len();
@@ -70,7 +71,8 @@ impl Front {
         Some(Stand { standing, ahead: taken, blockers, behind, deep: !whole, far, count })
     }
 
-    /// How much all of the line take; at least so much, where it is longer than what was looked at.
+    /// Returns the sum of the takes of the line; a lower bound if the line is longer than what was
+    /// read.
     pub(crate) fn taken(&self) -> u64 {
         let seen = || self.nodes.iter().map(Node::take).sum();
         self.ahead.map_or_else(seen, |ahead| ahead.taken)
@@ -80,7 +82,7 @@ impl Front {
         self.nodes.len() >= self.total
     }
 
-    /// Those who are served, as far as was looked.
+    /// Returns the nodes that are served, as far as the line was read.
     pub(crate) fn served(&self) -> impl Iterator<Item = &Node> {
         let mut taken = 0;
         self.nodes.iter().take_while(move |node| {
@@ -91,8 +93,9 @@ impl Front {
     }
 }
 
-/// Of the nodes ahead, from the nearest, a few that keep a share out for as long as all of them stay: those who take most,
-/// the nearest first. For a mutex that is the nearest alone, so a release wakes one waiter.
+/// Returns a few of the nodes ahead that keep a share out for as long as all of them stay. These
+/// are the ones that take most, the nearest first. For a mutex that is the nearest alone, so a
+/// release wakes one waiter.
 pub fn blockers<T>(
     nearest: impl IntoIterator<Item = T>,
     take: impl Fn(&T) -> u64,
@@ -160,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_right_ahead_is_known_where_the_line_was_seen() {
+    fn the_ticket_right_ahead_is_known_where_the_line_was_read() {
         let mut front = line(&[(9, 9), (1, 9), (9, 9)]);
         let behind = |front: &Front, at: usize| {
             let node = &front.nodes[at];
@@ -174,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn near_is_who_is_kept_out_by_the_one_right_ahead() {
+    fn near_is_a_ticket_that_the_one_right_ahead_keeps_out() {
         use Distance::{Far, Near, Next};
         let distances = |shares: &[(u32, u32)]| -> Vec<Distance> {
             let front = line(shares);
@@ -188,16 +191,16 @@ mod tests {
     }
 
     #[test]
-    fn next_is_who_has_one_ahead_though_more_may_be_there() {
+    fn next_is_a_ticket_with_one_ahead_though_more_may_be_there() {
         let mut front = line(&[(9, 9), (9, 9)]);
         let share = Share::new(9, 9).unwrap();
         let distance = |front: &Front, created| front.stand(created, share).unwrap().distance();
         front.total = 5;
-        assert_eq!(distance(&front, 2), Distance::Next, "those who are left out came later");
+        assert_eq!(distance(&front, 2), Distance::Next, "the tickets that are left out came later");
         front.nodes.pop();
         assert_eq!(distance(&front, 5), Distance::Far, "others may be between them");
         front.ahead = Some(Ahead { count: 1, taken: 9, behind: 0 });
-        assert_eq!(distance(&front, 5), Distance::Next, "the store knows of nobody else");
+        assert_eq!(distance(&front, 5), Distance::Next, "the store knows of no other ticket");
     }
 
     #[test]

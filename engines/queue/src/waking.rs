@@ -1,4 +1,5 @@
-//! Waking: who waits watches its own node and those that keep it out, and looks again after every hint.
+//! Wake-ups: a waiter watches its own node and those that keep it out, and reads again after every
+//! hint.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use crate::parts::Parts;
 use crate::queue::Queue;
 use crate::stand::Stand;
 
-/// A ticket behind others of its own client watches nothing for so long.
+/// A ticket behind others of its own client watches nothing for this time.
 const MOMENT: Duration = Duration::from_millis(250);
 
 impl<S: Store> Queue<S> {
@@ -21,7 +22,7 @@ impl<S: Store> Queue<S> {
         let Parts { own, bells, host, .. } = &*self.parts;
         let bell = bells.subscribe(ticket.id);
         loop {
-            // Listen first, and look then: what happens between the two is heard.
+            // Subscribe first, then read, so that no change between the two is missed.
             let mut rung = pin!(bell.notified());
             rung.as_mut().enable();
             let Some(mine) = own.get(ticket.id) else { return self.wake_stranger(ticket).await };
@@ -39,7 +40,7 @@ impl<S: Store> Queue<S> {
                 Some(listened) => listened,
                 None if self.is_near(&seen, &mut rung).await => continue,
                 None => {
-                    // It may be told by its own client before the store has answered.
+                    // Its own client may wake it before the store has answered.
                     let is_second = mine.watched.is_listened_to();
                     let distance = if is_second { Distance::Far } else { seen.stand.distance() };
                     let watching = self.watching(nodes.clone(), distance);
@@ -73,7 +74,8 @@ impl<S: Store> Queue<S> {
                     continue;
                 }
             } else if told.is_some() && own.has_leaving(&seen.stand.blockers) {
-                // The store tells of a release before it answers it, and the answer says who is served: no look is needed.
+                // The store pushes a release before it answers it. The answer says which ticket is
+                // served, so no read is needed.
                 select(rung, host.sleep(MOMENT)).await;
             }
             if let Some(wake) = self.look_again(&mine, &seen, standing).await? {
@@ -82,7 +84,7 @@ impl<S: Store> Queue<S> {
         }
     }
 
-    /// These nodes, watched.
+    /// Watches these nodes.
     fn watching(
         &self,
         nodes: Vec<Node>,
@@ -92,8 +94,9 @@ impl<S: Store> Queue<S> {
         async move { parts.in_time(parts.store.watch(&nodes, distance)).await }
     }
 
-    /// If only tickets of this client keep it out, it is served most quickly by the answer to their release: it waits for that a
-    /// moment before anything is watched. Answers whether something was told meanwhile.
+    /// Waits a moment for a wake-up before a watch is opened, if only tickets of this client keep
+    /// the ticket out: the answer to their release serves it most quickly. Returns whether it was
+    /// woken.
     async fn is_near(&self, seen: &Sighting, rung: &mut (impl Future + Unpin)) -> bool {
         let Parts { own, host, .. } = &*self.parts;
         let blockers = &seen.stand.blockers;
@@ -103,8 +106,9 @@ impl<S: Store> Queue<S> {
         matches!(select(rung, host.sleep(MOMENT)).await, Either::Left(_))
     }
 
-    /// The store knows of the own node what it was when the one right ahead left: that is as good as a look. Not if the ticket
-    /// lives another life by now, was told to leave, or has none of its session left.
+    /// Notes a push that the ticket is served. The store knows the own node as it was when the one
+    /// right ahead left, which is as good as a read. Returns `false` if the ticket has another
+    /// session by now, was asked to leave, or its session is over.
     fn believe(&self, mine: &Mine, before: &Sighting, node: Node, at: u64) -> bool {
         let Parts { own, host, .. } = &*self.parts;
         let is_same = node.created == before.node.created && node.session == mine.session.id;
@@ -116,7 +120,7 @@ impl<S: Store> Queue<S> {
         true
     }
 
-    /// After every other hint the own node is read again.
+    /// Reads the own node again, after every other hint.
     async fn look_again(
         &self,
         mine: &Mine,
@@ -128,15 +132,16 @@ impl<S: Store> Queue<S> {
         let known =
             now_known.is_some_and(|now| served(&now) || now.session.is_over(self.parts.host.now()));
         if known {
-            // The next round of the loop says what there is to say.
+            // The next round of the loop returns the outcome.
             return Ok(None);
         }
         let Some(now) = self.see_now(mine).await? else { return Ok(Some(Wake::Look)) };
         Ok(changes(seen, &now, standing))
     }
 
-    /// Reads the own node. `None`: it is out, or the store refuses to tell where it stands, because a ticket ahead cannot be read.
-    /// Then the store refuses a renewal, too, and the owner is to learn of it now, not with the next heartbeat.
+    /// Reads the own node. Returns `None` if it is out, or if the store refuses the read because a
+    /// ticket ahead is unreadable. Then the store refuses a renewal, too, and the owner should
+    /// learn of it now instead of with the next heartbeat.
     async fn see_now(&self, mine: &Mine) -> Result<Option<Sighting>> {
         match self.parts.in_time(self.parts.see(mine)).await {
             Err(refused) if refused.kind() == ErrorKind::Rejected => Ok(None),
@@ -144,7 +149,7 @@ impl<S: Store> Queue<S> {
         }
     }
 
-    /// A ticket of another client: its node is watched, once.
+    /// Watches a ticket of another client, once.
     async fn wake_stranger(&self, ticket: &Ticket) -> Result<Wake> {
         let found = self.parts.in_time(self.find(&ticket.key, ticket.id)).await?;
         let Some((front, node)) = found else { return Ok(Wake::Look) };
@@ -158,12 +163,12 @@ impl<S: Store> Queue<S> {
     }
 }
 
-/// The own node, and those that keep it out.
+/// Returns the own node and those that keep it out.
 fn watched(seen: &Sighting) -> Vec<Node> {
     [&seen.node].into_iter().chain(&seen.stand.blockers).cloned().collect()
 }
 
-/// What there is to tell, if what is seen now is news.
+/// Returns the wake-up, if the ticket's state has changed.
 fn changes(before: &Sighting, now: &Sighting, standing: TicketState) -> Option<Wake> {
     if now.node.told || now.node.created != before.node.created {
         return Some(Wake::Look);
@@ -175,7 +180,7 @@ fn changes(before: &Sighting, now: &Sighting, standing: TicketState) -> Option<W
     }
 }
 
-/// Whether the same nodes must be watched.
+/// Returns whether the same nodes must be watched.
 fn same(before: &Sighting, now: &Sighting) -> bool {
     let (before, now) = (watched(before), watched(now));
     before.len() == now.len() && before.iter().zip(&now).all(|(one, other)| one.is_as(other))

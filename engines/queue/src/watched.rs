@@ -1,5 +1,6 @@
-//! What a ticket watches, kept between two calls: whoever listens stops at every sign of life and listens again, and a store
-//! must not be asked for the same watch each time. A watch that is being opened when its listener stops is opened to its end.
+//! The watch of a ticket, kept between two calls. A caller stops at every sign of life and
+//! subscribes again, and the store must not get the same request each time. The opening of a watch
+//! goes on if its caller stops.
 
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,19 +18,19 @@ pub(crate) struct Watched(Arc<Slot>);
 #[derive(Default)]
 struct Slot {
     state: Mutex<State>,
-    /// Rung when a watch was opened, or was not.
+    /// Notified when a watch was opened, or failed.
     tried: Notify,
 }
 
 #[derive(Default)]
 struct State {
-    /// Nobody listens to it now.
+    /// A watch without a listener.
     open: Option<Open>,
-    /// How many listen to others.
+    /// Count of watches with a listener.
     listened: usize,
-    /// These are about to be watched.
+    /// The nodes of the watch that is being opened.
     opening: Option<Vec<Node>>,
-    /// These could not be watched when somebody tried last.
+    /// The nodes of the last watch that failed, and why.
     failed: Option<(Vec<Node>, Error)>,
 }
 
@@ -38,15 +39,16 @@ struct Open {
     watching: Watching,
 }
 
-/// A watch that somebody listens to. It is kept again when this is dropped, unless it told something.
+/// A watch with a listener. When it is dropped, the watch is kept again, unless it has reported a
+/// change.
 pub(crate) struct Listened {
     watched: Watched,
     open: Option<Open>,
 }
 
 impl Watched {
-    /// The watch that is open, if it is of these nodes as they are: nothing has happened to them since it was opened, or it
-    /// tells so at once. Another one is given up.
+    /// Returns the open watch, if it is of these nodes: they are unchanged since it was opened, or
+    /// it reports a change at once. Drops another one.
     pub(crate) fn listen(&self, nodes: &[Node]) -> Option<Listened> {
         let mut state = self.state();
         let open = state.open.take().filter(|open| same(&open.nodes, nodes))?;
@@ -54,12 +56,13 @@ impl Watched {
         Some(Listened { watched: self.clone(), open: Some(open) })
     }
 
-    /// Whether somebody listens already. A store may have one near watch for each ticket.
+    /// Returns whether there is a listener. A store may have one near watch for each ticket.
     pub(crate) fn is_listened_to(&self) -> bool {
         self.state().listened > 0
     }
 
-    /// The same, once these nodes are watched. `None`: somebody else listens to that watch, or wants others to be watched.
+    /// The same, once these nodes are watched. Returns `None` if another caller listens to that
+    /// watch, or wants other nodes to be watched.
     pub(crate) async fn open(
         &self,
         nodes: &[Node],
@@ -83,7 +86,7 @@ impl Watched {
         }
     }
 
-    /// Whether the caller is to open it, because nobody does.
+    /// Returns whether the caller has to open it, because no other caller does.
     fn begin(&self, nodes: &[Node]) -> bool {
         let mut state = self.state();
         if state.opening.as_ref().is_some_and(|opening| same(opening, nodes)) {
@@ -96,7 +99,7 @@ impl Watched {
 
     fn tried(&self, nodes: Vec<Node>, outcome: Result<Watching>) {
         let mut state = self.state();
-        // Somebody may want to watch others by now.
+        // Another caller may want to watch other nodes by now.
         if state.opening.as_ref().is_some_and(|opening| same(opening, &nodes)) {
             state.opening = None;
             match outcome {
@@ -108,7 +111,7 @@ impl Watched {
         self.0.tried.notify_waiters();
     }
 
-    /// Why these nodes are not watched, if that was tried last.
+    /// Returns the error of the last attempt to watch these nodes.
     fn failure(&self, nodes: &[Node]) -> Option<Error> {
         let state = self.state();
         let (_, error) = state.failed.as_ref().filter(|(failed, _)| same(failed, nodes))?;
@@ -125,12 +128,12 @@ fn same(some: &[Node], others: &[Node]) -> bool {
 }
 
 impl Listened {
-    /// What happened after this moment is noticed.
+    /// The watch reports changes after this moment.
     pub(crate) fn at(&self) -> u64 {
         self.open.as_ref().map_or(0, |open| open.watching.at)
     }
 
-    /// Ready once one of the nodes may be otherwise. Then it is of no more use.
+    /// Ready once one of the nodes may have changed. The watch is used up then.
     pub(crate) async fn changed(&mut self) -> Told {
         let told = match &mut self.open {
             Some(open) => open.watching.changed.as_mut().await,

@@ -1,4 +1,5 @@
-//! Callers on threads of their own: some stand still in the middle of a verb, and many go on at the same time.
+//! Callers on threads of their own: some stop polling in the middle of a verb, and many go on at
+//! the same time.
 
 #[path = "map/store.rs"]
 mod store;
@@ -24,7 +25,8 @@ const KEYS: usize = 3;
 const CALLERS: usize = 16;
 const ROUNDS: usize = 60;
 
-/// A host on which ten seconds take 100 ms, half a minute as long, and two minutes five times that.
+/// A runtime on which ten seconds take 100 ms, half a minute as long, and two minutes five times
+/// that.
 struct Hasty(BackgroundRuntime);
 
 impl Clock for Hasty {
@@ -75,7 +77,7 @@ fn a_look_whose_caller_stands_still_keeps_nobody_else_from_looking() {
         store.take_steps(true);
         // It is asked once, and then no more. It may have its answer by then.
         let mut still = pin!(queue.renew(&ticket));
-        let _outcome = still.as_mut().now_or_never();
+        let _ = still.as_mut().now_or_never();
         let place = queue.renew(&ticket).await.unwrap().expect("it is in the line");
         assert_eq!(place.state, TicketState::Holding);
     });
@@ -95,7 +97,7 @@ fn a_session_that_is_opened_by_a_caller_who_stands_still_is_there_for_the_others
 }
 
 #[test]
-fn who_joins_while_the_only_one_in_the_line_leaves_is_told_of_it() {
+fn a_join_while_the_only_other_ticket_leaves_is_woken() {
     let (store, _host, queue) = queue();
     let (holder, next) = (ticket(), ticket());
     block_on(async {
@@ -134,7 +136,7 @@ fn an_onlooker_is_told_that_the_store_is_silent() {
         store.be_deaf(false);
         let joined = ticket();
         queue.join(&joined, WaitMode::Wait).await.unwrap().expect("it waits");
-        // Until the store is asked again, or tells something, an onlooker hears what it said last.
+        // Until the next request or push, an onlooker gets the store's last answer.
         let news = loop {
             match queue.events(&scope, Some(cursor)).await {
                 Ok(news) => break news,
@@ -225,7 +227,7 @@ fn a_reader_who_would_not_wait_comes_in_behind_more_readers_than_one_page_has() 
         let tried = queue.join(&tickets(Share::READER, 1)[0], WaitMode::NoWait).await.unwrap();
         assert_eq!(tried, None, "a writer waits");
         let line = other.line(&write.key).await.unwrap();
-        assert_eq!(line.len(), reads.len() + 2, "nothing is left of who was turned away");
+        assert_eq!(line.len(), reads.len() + 2, "nothing is left of refused tickets");
     });
 }
 
@@ -271,7 +273,7 @@ fn a_late_request_to_take_out_a_ticket_that_would_not_wait_does_not_take_it_out_
         let error = queue.join(&tries, WaitMode::NoWait).await.unwrap_err();
         assert!(error.is_retryable(), "{error}");
         others.leave(&held[0], LeaveMode::Now).await.unwrap();
-        // It is asked for again, as after each lost answer.
+        // The join is repeated, as after each lost answer.
         let place = queue.join(&tries, WaitMode::NoWait).await.unwrap().expect("there is room");
         assert_eq!(place.state, TicketState::Holding);
         let before = queue.line(&tries.key).await.unwrap();
@@ -400,6 +402,6 @@ fn many_who_come_and_go_at_the_same_time_are_served_one_at_a_time_and_leave_noth
         for at in 0..KEYS {
             assert_eq!(locks.line(format!("{at}")).await.unwrap().len(), 0, "of {at}");
         }
-        assert_eq!(store.knows(), 0, "nobody is known any more");
+        assert_eq!(store.knows(), 0, "no ticket is known any more");
     });
 }

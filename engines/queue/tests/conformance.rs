@@ -1,5 +1,5 @@
-//! The engine passes every case on a store in a map: in simulated time, where the order of things comes from a seed, and in
-//! real time.
+//! The engine passes every case on a store in a map: in simulated time, where the order of things
+//! comes from a seed, and in real time.
 
 #[path = "map/store.rs"]
 mod store;

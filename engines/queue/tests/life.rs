@@ -1,4 +1,5 @@
-//! A session lives on although the owner of one of its tickets has given it up: that ticket must not.
+//! A session lives on although the owner of one of its tickets has given it up: that ticket must
+//! not.
 
 #[path = "map/store.rs"]
 mod store;
@@ -27,7 +28,7 @@ fn a_ticket_without_signs_of_life_leaves_though_its_session_lives() {
         let held = queue.join(&given_up, WaitMode::Wait).await.unwrap().expect("it waits");
         let waits = queue.join(&next, WaitMode::Wait).await.unwrap().expect("it waits");
         assert_eq!((held.state, waits.state), (TicketState::Holding, TicketState::Waiting));
-        // The next one gives signs of life, by the same session.
+        // The next one sends signs of life, with the same session.
         loop {
             let place = queue.renew(&next).await.unwrap().expect("it lives");
             if place.state == TicketState::Holding {
@@ -53,7 +54,7 @@ fn a_ticket_whose_join_was_never_answered_leaves_though_its_session_lives() {
         let lost = queue.join(&unanswered, WaitMode::Wait).await.unwrap_err();
         assert!(lost.is_retryable(), "{lost}");
         store.lose_answers(false);
-        // Nobody asks for it any more. The next one gives signs of life, by the same session.
+        // No caller asks for it any more. The next one sends signs of life, with the same session.
         let waits = queue.join(&next, WaitMode::Wait).await.unwrap().expect("it waits");
         assert_eq!(waits.state, TicketState::Waiting, "the one before it is in");
         while queue.renew(&next).await.unwrap().expect("it lives").state == TicketState::Waiting {
@@ -108,12 +109,13 @@ fn a_renewal_counts_from_a_sign_of_life_that_was_given_lately() {
     block_on(async {
         let ticket = ticket();
         queue.join(&ticket, WaitMode::Wait).await.unwrap().expect("it waits");
-        // Signs of life are given every third of a life. Renewals come before them, after them, and in between.
+        // Signs of life come every third of a life. Renewals come before them, after them, and in
+        // between.
         for round in 0..40 {
             std::thread::sleep(Duration::from_millis(round * 37 % 340));
             let asked = Instant::now();
             let place = queue.renew(&ticket).await.unwrap().expect("it is in the line");
-            let life = place.life.expect("it is told for how long it lives") + asked.elapsed();
+            let life = place.life.expect("its remaining life is known") + asked.elapsed();
             assert!(life >= ticket.ttl * 7 / 9, "{life:?} of {:?}", ticket.ttl);
         }
     });
@@ -131,16 +133,17 @@ fn a_session_of_which_a_store_is_never_sure_hurries_for_a_while_only() {
         queue.join(&ticket, WaitMode::Wait).await.unwrap().expect("it waits");
         for _ in 0..6 {
             std::thread::sleep(TTL / 2);
-            // On a busy machine its session may be over, which gives fewer signs of life.
-            let _renewed = queue.renew(&ticket).await;
+            // On a busy machine the session may be over, which means fewer signs of life.
+            let _ = queue.renew(&ticket).await;
         }
     });
-    // Nine signs of life are due, six come in a hurry, and six renewals may give one more each. If all came in a hurry, they would be 36.
+    // Nine signs of life are due, six come in a hurry, and six renewals may send one more each. If
+    // all came in a hurry, they would be 36.
     assert!(store.signs() <= 24, "{} signs of life", store.signs());
 }
 
 #[test]
-fn the_store_is_told_of_every_ticket_that_is_done_with() {
+fn the_store_forgets_every_ticket_that_is_done_with() {
     let host = Arc::new(BackgroundRuntime::for_timers());
     let store = Shared::on(host.clone());
     let queue = Queue::new(Map::connect(&store), host);
@@ -150,24 +153,24 @@ fn the_store_is_told_of_every_ticket_that_is_done_with() {
         let held = queue.join(&long, WaitMode::Wait).await.unwrap().expect("it waits");
         assert_eq!(held.state, TicketState::Holding);
         assert_eq!(queue.join(&ticket(), WaitMode::NoWait).await.unwrap(), None);
-        assert_eq!(store.knows(), 1, "who was busy is not known any more");
+        assert_eq!(store.knows(), 1, "a refused ticket is not known any more");
         queue.join(&short, WaitMode::Wait).await.unwrap().expect("it waits");
-        // Somebody else breaks it, and its owner finds out by itself.
+        // Another client breaks it, and its owner finds out by itself.
         queue.leave(&short, LeaveMode::Graceful).await.unwrap();
         assert_eq!(queue.renew(&short).await.unwrap(), None);
-        assert_eq!(store.knows(), 1, "who was broken is not known any more");
+        assert_eq!(store.knows(), 1, "a broken ticket is not known any more");
         let given_up = Ticket { ttl: Duration::from_secs(1), ..ticket() };
         queue.join(&given_up, WaitMode::Wait).await.unwrap().expect("it waits");
         while store.knows() > 1 {
             std::thread::sleep(Duration::from_millis(50));
         }
         queue.leave(&long, LeaveMode::Now).await.unwrap();
-        assert_eq!(store.knows(), 0, "who left is not known any more");
+        assert_eq!(store.knows(), 0, "a ticket that left is not known any more");
     });
 }
 
 #[test]
-fn a_ticket_that_came_back_unknown_is_told_and_has_a_ttl_to_stop() {
+fn a_ticket_that_came_back_unknown_is_asked_to_leave_and_has_a_ttl_to_stop() {
     let host = Arc::new(BackgroundRuntime::for_timers());
     let store = Shared::on(host.clone());
     let queue = Queue::new(Map::connect(&store), host);
@@ -179,7 +182,7 @@ fn a_ticket_that_came_back_unknown_is_told_and_has_a_ttl_to_stop() {
         let began = Instant::now();
         loop {
             let line = queue.line(&ticket.key).await.unwrap();
-            assert_eq!(line.len(), 1, "it is told before it is taken out");
+            assert_eq!(line.len(), 1, "it is asked to leave before it is removed");
             if line[0].1.leaving {
                 break;
             }
@@ -197,7 +200,32 @@ fn a_ticket_that_came_back_unknown_is_told_and_has_a_ttl_to_stop() {
 }
 
 #[test]
-fn nobody_comes_in_by_a_session_that_may_be_over_at_once() {
+fn an_orphan_that_has_left_since_it_was_listed_is_not_adopted() {
+    let host = Arc::new(BackgroundRuntime::for_timers());
+    let store = Shared::on(host.clone());
+    let queue = Queue::new(Map::connect(&store), host);
+    let (ticket, next) =
+        ([(); 2]).map(|()| Ticket { ttl: Duration::from_secs(3), ..ticket() }).into();
+    block_on(async {
+        queue.join(&ticket, WaitMode::Wait).await.unwrap().expect("it waits");
+        queue.leave(&ticket, LeaveMode::Now).await.unwrap();
+        let before = store.orphan_requests();
+        store.list_outdated_orphan();
+        // A client handles one list before it asks for the next one. The first new list has the
+        // orphan.
+        while store.orphan_requests() < before + 2 {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        queue.join(&next, WaitMode::Wait).await.unwrap().expect("it waits");
+        let before = store.front_requests();
+        queue.leave(&next, LeaveMode::Now).await.unwrap();
+        let asked = store.front_requests() - before;
+        assert_eq!(asked, 0, "a lone ticket leaves without a look at its line");
+    });
+}
+
+#[test]
+fn no_ticket_joins_with_a_session_that_may_be_over_at_once() {
     let host = Arc::new(BackgroundRuntime::for_timers());
     let store = Shared::on(host.clone());
     let queue = Queue::new(Map::connect(&store), host);
@@ -218,7 +246,7 @@ fn nobody_comes_in_by_a_session_that_may_be_over_at_once() {
 }
 
 #[test]
-fn who_waits_while_the_client_is_closed_opens_no_other_session() {
+fn a_waiter_of_a_client_that_is_closed_opens_no_other_session() {
     let host = Arc::new(BackgroundRuntime::for_timers());
     let store = Shared::on(host.clone());
     let (locks, other) = (

@@ -1,5 +1,5 @@
-//! Acknowledgements: a ticket counts once enough replicas have it, and one question on a connection serves all who
-//! wait.
+//! Acknowledgements: a ticket counts once enough replicas have it. One request on a connection
+//! serves all callers that wait.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +11,7 @@ use tokio::sync::Mutex;
 
 use crate::settings::Settings;
 
-/// Asks for acknowledgements one at a time: whoever was written before the question is in the answer.
+/// Requests acknowledgements one at a time: the answer has all writes before the request.
 #[derive(Default)]
 pub(crate) struct Acks {
     written: AtomicU64,
@@ -20,13 +20,13 @@ pub(crate) struct Acks {
 
 #[derive(Default)]
 struct Asked {
-    /// The answer is for all that was written up to this.
+    /// The answer is for all writes up to this.
     written: u64,
     replicas: u64,
 }
 
 impl Acks {
-    /// How many replicas have what was written on this connection before this call.
+    /// Returns the count of replicas that have the writes on this connection before this call.
     pub(crate) async fn count(&self, ask: impl Future<Output = Result<u64>>) -> Result<u64> {
         let own = self.written.fetch_add(1, Ordering::AcqRel) + 1;
         let mut asked = self.asked.lock().await;
@@ -40,19 +40,19 @@ impl Acks {
     }
 }
 
-/// For how long replicas may take to acknowledge. The connection carries nothing else meanwhile.
+/// Returns the time limit of acknowledgements. The connection carries nothing else meanwhile.
 fn patience(settings: &Settings) -> Duration {
     settings.timeout / 4
 }
 
-/// What the server is asked.
+/// Returns the request for acknowledgements.
 pub(crate) fn question(settings: &Settings) -> Cmd {
     let mut wait = cmd("WAIT");
     wait.arg(settings.acks).arg(patience(settings).as_millis().max(1).to_string());
     wait
 }
 
-/// How many replicas the answer tells of.
+/// Returns the count of replicas in the answer.
 pub(crate) fn counted(answer: &Value) -> Option<u64> {
     match answer {
         Value::Int(count) => u64::try_from(*count).ok(),
@@ -60,7 +60,7 @@ pub(crate) fn counted(answer: &Value) -> Option<u64> {
     }
 }
 
-/// Whether as many replicas as the URL asks for have it.
+/// Returns an error unless as many replicas have it as the URL asks for.
 pub(crate) fn enough(settings: &Settings, count: u64) -> Result<()> {
     if count >= settings.acks.into() {
         return Ok(());

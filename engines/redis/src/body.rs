@@ -1,21 +1,21 @@
-//! A ticket as it travels: a card, most of which the scripts only keep.
+//! The encoding of a ticket: a card, most of which the scripts only keep.
 
 use std::time::Duration;
 
 use tenure_core::{Error, Key, NUMBER_MAX, Result, Ticket};
 
-/// How many letters the name of an inbox has.
+/// Length of the name of an inbox.
 pub(crate) const INBOX_LETTERS: usize = 16;
 
-/// Where in a card its body begins.
+/// Place of the body in a card.
 const BODY_AT: usize = 17;
 /// Take and capacity.
 const SHARE_BYTES: usize = 8;
-/// A body without key, owner and note.
+/// Length of a body without key, owner and note.
 const BODY_BYTES_MIN: usize = INBOX_LETTERS + SHARE_BYTES + 8 + 4;
 
-/// The card of a ticket: a sign and its id, then the body: the inbox, the share, the ttl, and what others may see, which
-/// is key, owner and note.
+/// Returns the card of a ticket: a sign and its id, then the body. The body is the inbox, the
+/// share, the ttl, and the parts that others may see, which are key, owner and note.
 pub(crate) fn card(ticket: &Ticket, inbox: &str) -> Vec<u8> {
     debug_assert_eq!(inbox.len(), INBOX_LETTERS);
     let (key, owner) = (ticket.key.as_str(), &*ticket.owner);
@@ -34,7 +34,8 @@ pub(crate) fn card(ticket: &Ticket, inbox: &str) -> Vec<u8> {
     body
 }
 
-/// Who asks a ticket to leave, in the way a card begins: the id of the ticket, and the inbox of whoever asks.
+/// Returns the request that a ticket leaves, in the form of the beginning of a card: the id of the
+/// ticket, and the inbox of the caller.
 pub(crate) fn asks(ticket: &Ticket, inbox: &str) -> [u8; BODY_AT + INBOX_LETTERS] {
     let mut asks = [b'a'; BODY_AT + INBOX_LETTERS];
     asks[1..BODY_AT].copy_from_slice(&ticket.id.to_u128().to_be_bytes());
@@ -50,7 +51,7 @@ pub(crate) struct Body<'a> {
     pub(crate) note: &'a str,
 }
 
-/// What was encoded, wherever it was.
+/// Decodes a body from any place.
 pub(crate) fn decode(body: &[u8]) -> Result<Body<'_>> {
     try_decode(body).ok_or_else(|| {
         Error::rejected("the server keeps something under one of Tenure's names that Tenure did not write there")
@@ -76,22 +77,22 @@ fn text(bytes: &[u8]) -> Option<(&str, &[u8])> {
     Some((std::str::from_utf8(text).ok()?, rest))
 }
 
-/// Longer lives are cut: with the clock of today they stay exact as a number in Lua until the year 2112.
+/// Maximum life. With the current time it stays an exact number in Lua until the year 2112.
 const MICROS_MAX: u64 = 1 << 52;
 
-/// A time in the unit of the scripts.
+/// Returns a time in the unit of the scripts.
 pub(crate) fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX).min(MICROS_MAX)
 }
 
-/// A number as the scripts have it.
+/// Returns a number in the type of the scripts.
 #[allow(clippy::cast_precision_loss, reason = "so small a number is exact")]
 fn as_lua(number: u64) -> f64 {
     debug_assert!(number <= NUMBER_MAX);
     number as f64
 }
 
-/// A number of the scripts, if it is one of Tenure's: they are whole, and small enough to be exact.
+/// Converts a number of the scripts, if it is one of Tenure's: whole, and small enough to be exact.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is checked")]
 pub(crate) fn exact(number: f64) -> Option<u64> {
     (0.0..=as_lua(NUMBER_MAX)).contains(&number).then_some(number as u64)

@@ -1,7 +1,7 @@
-//! A bundle: verbs of many tasks that are sent at the same time, carried by one call.
+//! A bundle: one call with the concurrent verbs of many tasks.
 //!
-//! A call costs the server more than what it does to a line where nobody waits. So where much is under
-//! way already, what comes on top waits until the runtime has nothing else to do, and goes together.
+//! A call costs the server more than its work on a line without waiters. So with many verbs in
+//! flight, further ones wait until the runtime is idle, and travel together.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -11,14 +11,14 @@ use tokio::sync::oneshot;
 
 use crate::script::{Script, Sign};
 
-/// With so many verbs under way, more are bundled.
+/// Count of verbs in flight from which further ones are bundled.
 const UNDER_WAY_MANY: usize = 8;
-/// The most verbs of one bundle: the server does nothing else while it carries them out.
+/// Maximum verbs of one bundle: the server does nothing else meanwhile.
 const BUNDLE_VERBS_MAX: usize = 16;
 
 const NOT_ONE_EACH: &str = "a bundle was not answered verb by verb";
 
-/// A verb, for a line where nobody waits.
+/// A verb for a line without waiters.
 pub struct Wish<'a> {
     sign: Sign,
     line: &'a str,
@@ -27,20 +27,20 @@ pub struct Wish<'a> {
 }
 
 impl<'a> Wish<'a> {
-    /// This verb, for this line: what it is called with, and how long the key lives then.
+    /// Returns this verb for this line, with its argument and the life of the key.
     pub(crate) fn new(sign: Sign, line: &'a str, what: &'a [u8], time: &'a str) -> Self {
         Self { sign, line, what, time }
     }
 }
 
-/// What is under way on one connection, and what gathers to go with the next bundle.
+/// The verbs in flight on one connection, and the next bundle.
 #[derive(Default)]
 pub(crate) struct Bundles {
     under_way: AtomicUsize,
     gathering: Mutex<Bundle>,
 }
 
-/// Verbs that go together, and who waits for their answers.
+/// Verbs that travel together, and their callers.
 #[derive(Default)]
 pub(crate) struct Bundle {
     signs: Vec<u8>,
@@ -50,19 +50,19 @@ pub(crate) struct Bundle {
     answers: Vec<oneshot::Sender<Answer>>,
 }
 
-/// `None`: it was not done, and has to be asked for by itself.
+/// `None`: it was not carried out, and needs a call of its own.
 pub(crate) type Answer = RedisResult<Option<Value>>;
 
-/// What is to be done after one more verb was gathered.
+/// The next step after a verb was added.
 pub(crate) enum Next {
-    /// It is the first: somebody has to send it once no more come.
+    /// It is the first: the caller sends it once no more come.
     SendSoon,
     /// There is no room for more.
     Send(Bundle),
     Nothing,
 }
 
-/// A verb that is under way, until this is dropped.
+/// A verb in flight, until this is dropped.
 pub(crate) struct UnderWay<'a>(&'a AtomicUsize);
 
 impl Bundles {
@@ -87,7 +87,7 @@ impl Bundles {
         (next, answered)
     }
 
-    /// What has gathered so far, if anything.
+    /// Takes the current bundle, if it has any verb.
     pub(crate) fn take(&self) -> Option<Bundle> {
         let mut bundle = self.gathering.lock().unwrap_or_else(PoisonError::into_inner);
         (!bundle.answers.is_empty()).then(|| std::mem::take(&mut *bundle))
@@ -109,7 +109,7 @@ impl Bundle {
         call
     }
 
-    /// Tells everybody their part of the answer.
+    /// Gives each caller its part of the answer.
     pub(crate) fn answer(self, answer: RedisResult<Value>) {
         let parts = match answer {
             Ok(Value::Array(parts)) if parts.len() == self.answers.len() => parts,
@@ -118,13 +118,13 @@ impl Bundle {
         };
         for (answer, part) in self.answers.into_iter().zip(parts) {
             let part = Some(part).filter(|part| *part != Value::Nil);
-            let _nobody_waits = answer.send(Ok(part));
+            let _ = answer.send(Ok(part));
         }
     }
 
     fn fail(self, trouble: &RedisError) {
         for answer in self.answers {
-            let _nobody_waits = answer.send(Err(trouble.clone()));
+            let _ = answer.send(Err(trouble.clone()));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Calls of scripts over a link. A server that lacks the scripts is told them.
+//! Calls of scripts over a link. Loads the scripts into a server that lacks them.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use crate::script::Script;
 use crate::task::spawn_and_join;
 use crate::trouble;
 
-/// A server is told the scripts so often for one call. It may be made to forget them between its being told and the
-/// call, once or twice; a server that always does is told of in an error.
+/// Maximum loads of the scripts for one call. A server may lose them between the load and the call,
+/// once or twice. If it always does, the caller gets an error.
 const TELLS_MAX: u32 = 3;
 
 /// Sends a call, once there is room for it.
@@ -44,8 +44,8 @@ pub(crate) async fn send_in(
     ask(link, connection, &mut under_way, call).await
 }
 
-/// Tells the server the scripts, unless somebody has since it was told so often. Others wait for that, too, and whoever asked first may
-/// stand still.
+/// Loads the scripts, unless another caller has since this count of loads. Others wait for that,
+/// too, and the first caller may stop polling.
 async fn tell_scripts(link: &Link, connection: &Arc<Connection>, told: u64) -> RedisResult<()> {
     let loads = link.server().scripts.all().map(Script::load);
     let connection = connection.clone();
@@ -73,7 +73,7 @@ async fn ask(
     answer
 }
 
-/// Room on the connection for one call.
+/// Waits for room on the connection for one call.
 pub(crate) async fn room(link: &Link, connection: &Connection) -> RedisResult<Room> {
     link.room(connection).await.map_err(|Disconnected| trouble::over())
 }

@@ -36,16 +36,16 @@ use tries::Tries;
 
 /// The first version with sharded channels.
 const SHARDED_SINCE: Version = Version(7, 0);
-/// So often a call is sent that must be carried out once at most.
+/// Maximum attempts of a call that must be carried out once at most.
 const ONCE_TRIES: u32 = 4;
-/// The most calls that may be under way for one part of the slots.
+/// Maximum calls in flight for one part of the slots.
 const PART_CALLS_MAX: usize = 8;
 
 /// One client of a cluster.
 pub struct Cluster {
-    /// For calls that may be sent again.
+    /// The connection for calls that may be sent again.
     driver: Arc<Driver>,
-    /// For those that may not.
+    /// The connection for calls that may not.
     once: Arc<Driver>,
     settings: Settings,
     scripts: Scripts,
@@ -57,7 +57,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Connects to the cluster that these servers are of.
+    /// Connects to the cluster of these servers.
     pub(crate) async fn connect(
         seeds: &[Address],
         settings: &Settings,
@@ -76,7 +76,7 @@ impl Cluster {
         mail: Arc<Subscriptions>,
         inbox: String,
     ) -> Result<Self> {
-        // The pushes may begin before there is whom to tell.
+        // Pushes may come before there is a receiver.
         let whom: Arc<Mutex<Weak<Channels>>> = Arc::default();
         let told = whom.clone();
         let tries = Tries::default();
@@ -113,7 +113,7 @@ impl Cluster {
         })
     }
 
-    /// Sends the call of a script. A server that does not know the scripts is told them.
+    /// Sends the call of a script. Loads the scripts into a server that lacks them.
     async fn call(&self, call: &Cmd) -> RedisResult<Value> {
         let told = self.told.times();
         match self.send(call).await {
@@ -125,8 +125,8 @@ impl Cluster {
         }
     }
 
-    /// The same, and then how many replicas have what was written: in one piece, since on another connection
-    /// than that of the call, WAIT counts replicas that have nothing of it.
+    /// The same, and then returns the count of replicas that have the write. Both are sent in one
+    /// piece: on another connection, WAIT counts replicas without the write.
     async fn call_and_wait(
         &self,
         name: &str,
@@ -151,7 +151,7 @@ impl Cluster {
                 Err(trouble) if trouble::wants_scripts(&trouble) => {
                     self.told.once_more(told, self.tell_scripts()).await?;
                 }
-                // The driver asks where the slot is now.
+                // The driver asks for the slot's server now.
                 Err(trouble) if trouble.kind() == ErrorKind::Server(ServerErrorKind::Moved) => {}
                 answer => return answer,
             }
@@ -178,8 +178,8 @@ impl Cluster {
         self.carry(key_of(call), &self.driver, ask).await
     }
 
-    /// Sends what is for this key, once there is room for it in its part of the slots. The driver sees to it even
-    /// if nobody waits any more, so its room is taken until then.
+    /// Sends requests for this key, once there is room for them in its part of the slots. The
+    /// driver finishes them even without a caller, so they keep their room until then.
     async fn carry<T, F>(
         &self,
         key: &[u8],
@@ -205,14 +205,15 @@ impl Cluster {
             } else {
                 entry.late(&silence);
             }
-            let _nobody_waits = tell.send(answer.unwrap_or_else(|_| Err(trouble::silence())));
+            let _ = tell.send(answer.unwrap_or_else(|_| Err(trouble::silence())));
         });
-        // Of two answers that came together, whoever has read the first may have found it strange meanwhile.
+        // Another caller may have found a concurrent answer strange meanwhile.
         driver.known(&open, told.await.unwrap_or_else(|_| Err(trouble::over())))
     }
 
-    /// Tells all masters the scripts. One that is silent is not waited for, nor one that cannot be reached: the
-    /// others know the scripts by then. Replicas are not told, since they are asked nothing.
+    /// Loads the scripts into all masters. Does not wait for one that is silent or cannot be
+    /// reached: the others have the scripts by then. Replicas get no calls, so they need no
+    /// scripts.
     async fn tell_scripts(&self) -> RedisResult<()> {
         let all = MultipleNodeRoutingInfo::AllMasters;
         let to = RoutingInfo::MultiNode((all, Some(ResponsePolicy::AllSucceeded)));
@@ -230,7 +231,7 @@ impl Cluster {
     }
 }
 
-/// The key of a call of a script for one line.
+/// Returns the key of a call of a script for one line.
 fn key_of(call: &Cmd) -> &[u8] {
     match call.args_iter().nth(3) {
         Some(Arg::Simple(key)) => key,

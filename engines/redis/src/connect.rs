@@ -1,4 +1,4 @@
-//! How a connection to a server is opened: its address, TLS, and who one is.
+//! Opening a connection to a server: its address, TLS, and the login.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use tenure_kit::url::{Address, Login};
 use crate::settings::Settings;
 use crate::trouble;
 
-/// A client of the server at this address.
+/// Returns a client of the server at this address.
 pub(crate) fn client(settings: &Settings, address: ConnectionAddr) -> Result<Client> {
     let info = info(address, settings)?;
     let client = match certificates(settings)? {
@@ -24,7 +24,7 @@ pub(crate) fn client(settings: &Settings, address: ConnectionAddr) -> Result<Cli
     trouble::answered(settings, client)
 }
 
-/// Where a server is, for a client that knows how to get there.
+/// Returns the address of a server for the driver.
 pub(crate) fn address(host: &Address, settings: &Settings) -> ConnectionAddr {
     let Address { name, port } = host.clone();
     if settings.tls.is_some() {
@@ -34,10 +34,10 @@ pub(crate) fn address(host: &Address, settings: &Settings) -> ConnectionAddr {
     }
 }
 
-/// A server's address, and what is said to it first.
+/// Returns a server's address with the settings of the connection.
 pub(crate) fn info(address: ConnectionAddr, settings: &Settings) -> Result<ConnectionInfo> {
     let info = trouble::answered(settings, address.into_connection_info())?;
-    // What a server that stands still has not taken in by the time it is given up is taken back.
+    // Closing discards the data that a server which stands still has not received.
     let tcp = TcpSettings::default().set_linger_time(Duration::ZERO);
     Ok(info.set_tcp_settings(tcp).set_redis_settings(terms(settings)))
 }
@@ -57,10 +57,10 @@ fn terms(settings: &Settings) -> RedisConnectionInfo {
     terms
 }
 
-/// Whom to trust and who one is, read from the files; `None` without TLS.
+/// Reads the certificates from the files; `None` without TLS.
 pub(crate) fn certificates(settings: &Settings) -> Result<Option<TlsCertificates>> {
     let Some(files) = &settings.tls else { return Ok(None) };
-    // Whoever came first has chosen for the whole process, and that is as good.
+    // Another crate may have chosen for the process, which is as good.
     let _chosen = rustls::crypto::ring::default_provider().install_default();
     let identity = files.identity()?;
     let client_tls = identity

@@ -1,4 +1,4 @@
-//! What the engine for Redis says of itself.
+//! The description of the engine for Redis.
 
 use tenure_kit::options::KnownOption;
 use tenure_kit::registry::{EngineDescriptor, OpenedStore, Scheme, Visibility};
@@ -62,7 +62,7 @@ pub(crate) const OPTIONS: &[KnownOption] = &[
     KnownOption::new("sentinel_password", "TEXT", "The password of the sentinels"),
 ];
 
-/// What the engine for Redis is.
+/// The description of the engine for Redis.
 pub const DESCRIPTION: EngineDescriptor = EngineDescriptor {
     name: "redis",
     schemes: SCHEMES,

@@ -1,4 +1,4 @@
-//! The door to one server: where it is, or where sentinels say that it is.
+//! The address of one server, fixed or from sentinels.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::sentinel::Sentinels;
 use crate::settings::{At, Settings};
 use crate::trouble;
 
-/// How to reach one server, which may be another one tomorrow.
+/// The way to one server, which may be another one tomorrow.
 pub(crate) struct Door {
     settings: Settings,
     leads: Leads,
@@ -38,19 +38,19 @@ impl Door {
         Ok(Self { settings: settings.clone(), leads })
     }
 
-    /// A new connection, and the address that it leads to.
+    /// Opens a connection. Returns it, and its address.
     pub(crate) async fn open(
         &self,
         pushes: Option<impl AsyncPushSender>,
     ) -> Result<(MultiplexedConnection, String)> {
         let mut config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(self.settings.connect_timeout))
-            // Every verb has a time of its own, in which it may also wait for other things.
+            // Every verb has a time limit of its own, which includes other waits.
             .set_response_timeout(None);
         if let Some(pushes) = pushes {
             config = config.set_push_sender(pushes);
         }
-        // A sentinel, or a server that accepts and says nothing, must not hold this up for longer.
+        // A sentinel, or a server that accepts and does not answer, must not take longer.
         let limit = self.settings.connect_timeout + self.settings.timeout;
         let went = tokio::time::timeout(limit, async {
             let client = self.client().await?;
@@ -62,7 +62,8 @@ impl Door {
         went.await.unwrap_or_else(|_| Err(trouble::out_of_reach(&self.settings, limit)))
     }
 
-    /// Where it led, there is no master. Whether there is another sentinel, who may know better.
+    /// Notes that there is no master at its address. Returns whether there is another sentinel to
+    /// ask.
     pub(crate) async fn doubt(&self) -> bool {
         match &self.leads {
             Leads::Straight(_) => false,
@@ -70,7 +71,7 @@ impl Door {
         }
     }
 
-    /// The sentinels that say where the server is, if the URL does not.
+    /// Returns the sentinels, if the URL has some.
     pub(crate) fn sentinels(&self) -> Option<&Arc<Sentinels>> {
         match &self.leads {
             Leads::Straight(_) => None,

@@ -1,4 +1,4 @@
-//! The engine: each of the nine verbs is one script, sent to whoever keeps the line.
+//! The engine: each of the nine verbs is one script, sent to the server of the line.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -26,22 +26,23 @@ use crate::task::spawn_and_join;
 use crate::trouble;
 use crate::verbs::{Go, Join, Joined, Renew, Renewed};
 
-/// How many keys one step of a listing goes through: the server does nothing else meanwhile.
+/// Count of keys in one step of a listing: the server does nothing else meanwhile.
 const SCAN_STEP: u32 = 1000;
-/// What a call costs a server beyond what it measures itself, and a ticket that it shows: more than that, rather.
+/// Cost of a call beyond the server's own measurement, and of a ticket in its answer: upper
+/// estimates.
 const CALL_COST: Duration = Duration::from_micros(50);
 const TICKET_COST: Duration = Duration::from_micros(2);
-/// The longest window of a count.
+/// Maximum window of a count.
 const WINDOW_MS_MAX: u64 = 1 << 52;
 
 impl<D: Deployment> Store<D> {
-    /// The name of a line's head, whose part in braces chooses the slot.
+    /// Returns the name of a line's head. Its part in braces determines the slot.
     fn name(&self, key: &Key) -> String {
         let prefix = &self.settings().prefix;
         [prefix, ":{", self.realm, &key.canonical(prefix), "}"].concat()
     }
 
-    /// What stands in this line may be seen by its first one, if there is anybody that can be read.
+    /// Returns the key of this line, from its first readable ticket.
     async fn look(&self, name: &str) -> Result<Option<Key>> {
         let route = self.deployment.here().await?;
         match route.call(&self.script(|scripts| &scripts.look).on(name)).await {
@@ -53,7 +54,7 @@ impl<D: Deployment> Store<D> {
         }
     }
 
-    /// The lines among some of one server's keys in which somebody stands.
+    /// Returns the lines with tickets among some of one server's keys.
     async fn some_keys(&self, master: &D::Master, cursor: &str) -> Result<Step> {
         let heads = format!("{}:{{{}v1.*}}", self.settings().prefix, self.realm);
         let script = self.script(|scripts| &scripts.keys);
@@ -71,10 +72,10 @@ impl<D: Deployment> Store<D> {
         let step = StepAnswer::from_redis_value(self.deployment.answered(answer)?);
         let step = step.map_err(|_| self.deployment.strange())?;
         let (next, seen, elsewhere, took_us) = step;
-        // A server that cannot tell how long it took was not busy with it for longer than its answer was waited for.
+        // If a server does not measure its time, the time until its answer is the upper limit.
         let took = if took_us == 0 { asked.elapsed() } else { Duration::from_micros(took_us) };
         self.cost.add(CALL_COST + took);
-        // What cannot be read does not tell of which key it is.
+        // An unreadable head does not show its key.
         let mut keys: Vec<_> =
             seen.iter().filter_map(|body| Some(body::decode(body).ok()?.key)).collect();
         let found = try_join_all(elsewhere.iter().map(|name| self.look(name))).await?;
@@ -82,7 +83,7 @@ impl<D: Deployment> Store<D> {
         Ok(Step { next, keys })
     }
 
-    /// What a join came to, in the words of the contract.
+    /// Converts the outcome of a join to that of the contract.
     fn verdict(&self, ticket: &Ticket, joined: Joined) -> Result<Option<Place>> {
         let key = &ticket.key;
         match joined {
@@ -90,7 +91,7 @@ impl<D: Deployment> Store<D> {
             Joined::Busy => Ok(None),
             Joined::Mixed(of) => Err(errors::other_capacity(key, of, ticket.share)),
             Joined::OfAnother(owner) => {
-                // A server may repeat what it was told.
+                // A server may repeat the command.
                 let owner = redact(self.settings().secrets(), owner);
                 let owner = owner.as_deref().unwrap_or("somebody");
                 Err(errors::id_of_another(key, ticket.id, owner))
@@ -139,7 +140,7 @@ impl<D: Deployment> Engine for Store<D> {
         };
         asking.let_in();
         self.mail.learn(ticket.id, &place);
-        // Where it is not, its owner asks again, or gives the ticket back.
+        // If it is not, its owner retries, or the ticket leaves.
         route.acknowledged().await?;
         Ok(Some(place))
     }
@@ -172,7 +173,8 @@ impl<D: Deployment> Engine for Store<D> {
         if self.mail.is_quiet() {
             return leaving.await;
         }
-        // The answer may say that another ticket of this client is served. Whoever gives back may stand still before it reads that.
+        // The answer may say that another ticket of this client is served. The caller may stop
+        // polling before it reads that.
         spawn_and_join(leaving).await.unwrap_or_else(|| Err(trouble::late(self.settings())))
     }
 
@@ -180,7 +182,7 @@ impl<D: Deployment> Engine for Store<D> {
         if self.mail.expects(ticket.id) {
             let hears = self.deployment.hear_of(|| self.name(&ticket.key), ticket.id);
             if self.deployment.answered(hears.await)? {
-                // What was missed is in the answer, which also is in the mail from now on.
+                // Missed pushes show in the answer. Later ones arrive from now on.
                 self.renew(ticket).await?;
             }
         }
@@ -229,11 +231,11 @@ impl<D: Deployment> Engine for Store<D> {
                 let name = name + ":n";
                 let mut call = self.script(|scripts| &scripts.sequence).on(&name);
                 call.arg(by_now);
-                // Sent again, it skips numbers.
+                // A repeated call skips numbers.
                 let answer = self.deployment.answered(route.call(&call).await);
                 let answer = answer.map_err(|error| self.of_name(error, &name, key))?;
                 if by > 0 {
-                    // Where replicas do not have the number, it is skipped.
+                    // If replicas do not have the number, it is skipped.
                     route.acknowledged().await?;
                 }
                 answer
@@ -261,7 +263,7 @@ impl<D: Deployment> Engine for Store<D> {
     async fn close(&self) {}
 }
 
-/// At most this many tickets are asked about in one call.
+/// Maximum tickets in one call.
 const BROKEN_ASKED_MAX: usize = 500;
 
 impl<D: Deployment> Breaks for Store<D> {
@@ -284,7 +286,7 @@ impl<D: Deployment> Breaks for Store<D> {
     }
 }
 
-/// A ticket leaves, and those of this client's that are served now are told.
+/// Removes a ticket, and wakes this client's tickets that are served now.
 async fn take_out<D: Deployment>(
     deployment: Arc<D>,
     mail: Arc<Subscriptions>,
@@ -306,7 +308,7 @@ async fn take_out<D: Deployment>(
     Ok(left)
 }
 
-/// Whether a server's memory is full does not matter to those who make it less so.
+/// Sends a call that frees memory, also to a server whose memory is full.
 async fn ask_even_if_full(
     deployment: &impl Deployment,
     route: &impl Route,
@@ -321,25 +323,25 @@ async fn ask_even_if_full(
     }
 }
 
-/// The ticket is out of its line, as far as this client is concerned.
+/// Forgets a ticket that is out of its line.
 fn forget(deployment: &impl Deployment, mail: &Subscriptions, id: TicketId, name: &str) {
     deployment.hear_no_more_of(name, id);
     mail.forget(id);
 }
 
-/// The next cursor, what may be seen of a ticket of each line, heads that were not read, microseconds.
+/// The next cursor, the visible part of a ticket of each line, unreadable heads, microseconds.
 type StepAnswer = (String, Vec<Vec<u8>>, Vec<String>, u64);
 
-/// What one step through the keys of a server found.
+/// The result of one step through the keys of a server.
 struct Step {
-    /// Where the next one begins.
+    /// The cursor of the next one.
     next: String,
     keys: Vec<Key>,
 }
 
-/// The same, with the name that it is kept under and by whom, if this is about what is kept.
+/// Adds the name and the server to an error about stored data.
 fn of_name(settings: &Settings, error: Error, name: &str, key: &Key) -> Error {
-    // Of several servers each tells of itself.
+    // Each of several servers reports about itself.
     let place = format!("under the name {name} by {}", settings.name.whom());
     if error.reason() == Some(Reason::ForeignData) {
         return error.with_key(key).with_more(format_args!(
@@ -349,7 +351,7 @@ fn of_name(settings: &Settings, error: Error, name: &str, key: &Key) -> Error {
     errors::with_place(error, key, &place)
 }
 
-/// The same for a count, which goes by nothing that was counted before its window.
+/// The same for a count, which is independent of the counts before its window.
 fn of_count(settings: &Settings, error: Error, name: &str, key: &Key) -> Error {
     if error.reason() != Some(Reason::UnreadableNumber) {
         return of_name(settings, error, name, key);

@@ -1,11 +1,11 @@
-//! A letter: what a script tells a ticket by a message to its client's channel.
+//! A message of a script to a ticket, through its client's channel.
 
 use tenure_core::TicketId;
 use tenure_kit::subscriptions::{Notification, Subscriptions};
 
 use crate::body::exact;
 
-/// Puts a message into the ticket's box.
+/// Delivers a message to the ticket's subscription.
 pub(crate) fn deliver(mail: &Subscriptions, message: &[u8]) {
     let Some((id, letter)) = read(message) else {
         tracing::warn!("a message on Tenure's channel was not sent by Tenure");
@@ -14,7 +14,8 @@ pub(crate) fn deliver(mail: &Subscriptions, message: &[u8]) {
     mail.deliver(id, letter);
 }
 
-/// The id, then a sign and the number as the scripts pack it: `S` it is served, `T` it is told to leave, `O` it is out.
+/// Reads a message: the id, then a sign and the number as the scripts pack it. `S`: it is served;
+/// `T`: it is asked to leave; `O`: it is out.
 fn read(message: &[u8]) -> Option<(TicketId, Notification)> {
     let (id, rest) = message.split_first_chunk()?;
     let (sign, number) = rest.split_first()?;

@@ -1,4 +1,5 @@
-//! Locks kept by Redis or Valkey: one server, Sentinel, Cluster, or `RedLock` over independent masters.
+//! Locks kept by Redis or Valkey: one server, Sentinel, Cluster, or `RedLock` over independent
+//! masters.
 //!
 //! ```no_run
 //! # async fn pay() -> tenure_core::Result<()> {
@@ -9,12 +10,12 @@
 //! # }
 //! ```
 //!
-//! A free lock is taken with one request and handed over with one push. Every verb is one script, which
-//! Redis carries out in one step; the server's clock decides who lives. What is not promised, and how to set
-//! up a server for locks, is in the README of this crate; what the server at hand promises is in
-//! [`Locks::guarantees`].
+//! A free lock costs one request, and a hand-over one push. Every verb is one script, which Redis
+//! carries out in one step. The server's clock decides which tickets live. Limits, and how to set
+//! up a server for locks, are in the README of this crate. [`Locks::guarantees`] returns what the
+//! server at hand promises.
 //!
-//! A resource in Redis can refuse the writes of those who hold a lock no more: see the crate `tenure-fence-redis`.
+//! Redis can refuse the writes of old holders to its own data: see the crate `tenure-fence-redis`.
 //!
 //! # Where what stands
 //!
@@ -83,22 +84,28 @@ pub use redlock::RedLock;
 use settings::Deployment;
 pub use store::{RedisCluster, RedisStore, Store};
 
-/// So often a verb is sent again when its answer is lost, after a pause that doubles each time.
+/// Maximum retries of a verb whose answer is lost, with a pause that doubles each time.
 const RETRIES: u32 = 4;
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
-/// The locks of the servers that this URL names.
+/// Returns the locks of the servers that this URL names.
 ///
 /// | URL | servers |
 /// |---|---|
 /// | `redis://HOST:PORT/DB` | one, without TLS |
 /// | `rediss://HOST:PORT/DB` | one, with TLS |
 /// | `redis+unix:///PATH?db=DB` | one on this machine, by its socket |
-/// | `redis+sentinel://H1,H2,H3/SERVICE/DB` | whichever the sentinels call the master |
+/// | `redis+sentinel://H1,H2,H3/SERVICE/DB` | the sentinels' current master |
 /// | `redis+cluster://H1,H2,H3` | a cluster, found through any of these |
-/// | `redlock://H1,H2,H3` | a majority of these, which know nothing of each other: see [`RedLock`] |
+/// | `redlock://H1,H2,H3` | a majority of these independent servers: see [`RedLock`] |
 ///
-/// User and password stand before the hosts: `redis://user:password@host`. The options are in the README.
+/// User and password stand before the hosts: `redis://user:password@host`. The options are in the
+/// README.
+///
+/// # Errors
+///
+/// `Invalid` for a URL that is wrong, `Unavailable` if no server can be reached, and `Rejected` if
+/// the server refuses this client.
 pub async fn connect(url: impl AsRef<str>) -> Result<Locks> {
     let (deployment, settings) = url::read(url.as_ref())?;
     let host: Arc<dyn Runtime> = Arc::new(BackgroundRuntime::for_drivers());

@@ -1,4 +1,4 @@
-//! A link to the server that keeps the lines: how a connection to it is opened, and what belongs to one.
+//! A link to the server that keeps the lines: opening a connection to it, and its state.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,11 +36,11 @@ pub(crate) struct Master {
     mail: Arc<Subscriptions>,
     /// The name of this client's inbox.
     inbox: String,
-    /// Whether a server was found that can keep lines.
+    /// Whether a usable server was found.
     is_met: AtomicBool,
 }
 
-/// What is open while a connection works.
+/// The state of an open connection.
 pub(crate) struct Open {
     pub(crate) redis: MultiplexedConnection,
     pub(crate) facts: Facts,
@@ -49,12 +49,12 @@ pub(crate) struct Open {
     unanswered: Unanswered,
     pub(crate) bundles: Bundles,
     pub(crate) told: Told,
-    /// Which server it leads to.
+    /// The address of its server.
     pub(crate) address: Box<str>,
 }
 
 impl Master {
-    /// A client of the server that these settings name.
+    /// Returns a client of the server of these settings.
     pub(crate) fn client(
         at: &At,
         settings: &Settings,
@@ -82,7 +82,7 @@ impl Master {
         let facts = Facts::of(info, config);
         let fit = facts.fit(settings);
         if self.is_met.load(Ordering::Relaxed) {
-            // It was a master when it was first met, and may be one again.
+            // It was a master when it was first reached, and may be one again.
             fit.map_err(|error| Error::unavailable(error.to_string()))?;
         } else {
             fit?;
@@ -111,7 +111,7 @@ impl Master {
 impl Server for Master {
     type Open = Open;
 
-    /// If the server that a sentinel named is no master, another sentinel is asked.
+    /// If a sentinel's server is no master, another sentinel is asked.
     async fn open(&self, opening: &ConnectContext) -> Result<Open> {
         match self.try_to_open(opening).await {
             Err(error) if error.is_retryable() && self.door.doubt().await => {
@@ -144,13 +144,13 @@ impl Pinged for Master {
 }
 
 impl Open {
-    /// Tells the server scripts.
+    /// Loads scripts into the server.
     pub(crate) async fn load(&self, loads: &[Cmd]) -> RedisResult<()> {
         try_join_all(loads.iter().map(|load| say(&self.redis, load))).await.map(drop)
     }
 }
 
-/// What happens to that which the server says without having been asked.
+/// Returns the receiver of the server's pushes.
 fn pushes(
     mail: Arc<Subscriptions>,
     lost: DisconnectNotifier,
@@ -165,7 +165,7 @@ fn pushes(
     }
 }
 
-/// Sends one command that no script is.
+/// Sends one command that is no script.
 async fn say(redis: &MultiplexedConnection, command: &Cmd) -> RedisResult<Value> {
     // A refusal comes as an answer.
     redis.clone().send_packed_command(command).await?.extract_error()

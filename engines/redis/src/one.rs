@@ -1,4 +1,4 @@
-//! One server, which may be whatever sentinels call the master.
+//! One server, which may be the sentinels' current master.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ pub struct OneServer {
     facts: Facts,
 }
 
-/// A link to it, and the connection that is open.
+/// A link to it, and the open connection.
 pub struct OneRoute<'a> {
     settings: &'a Settings,
     link: Arc<Link>,
@@ -36,7 +36,7 @@ pub struct OneRoute<'a> {
 }
 
 impl OneServer {
-    /// Connects, and says why the server cannot be reached now if it may be later.
+    /// Connects. Returns the error, too, if the server may be reachable later.
     pub(crate) async fn connect(
         at: &At,
         settings: &Settings,
@@ -96,7 +96,7 @@ impl Deployment for OneServer {
         Ok(self.here().await?.call(command).await)
     }
 
-    /// One channel brings what all lines tell.
+    /// One channel carries the pushes of all lines.
     async fn hear_of(
         &self,
         _name: impl FnOnce() -> String + Send,
@@ -116,7 +116,7 @@ impl Deployment for OneServer {
 }
 
 impl Route for OneRoute<'_> {
-    /// A connection is asked for acknowledgements of all that was written on it.
+    /// The acknowledgements of a connection are for all writes on it.
     fn keeping(self, _name: &str) -> Self {
         self
     }
@@ -125,7 +125,7 @@ impl Route for OneRoute<'_> {
         in_time(self.until, Box::pin(calls::send(&self.link, &self.connection, call))).await
     }
 
-    /// Nothing is sent again by itself on a link.
+    /// A link resends nothing by itself.
     async fn call_once(&self, call: &Cmd) -> RedisResult<Value> {
         self.call(call).await
     }
@@ -135,7 +135,7 @@ impl Route for OneRoute<'_> {
         wish: Option<Wish<'_>>,
         call: impl FnOnce() -> Cmd + Send,
     ) -> RedisResult<Value> {
-        // In a box, because each of the futures between here and the caller would move it once.
+        // Boxed, because each of the futures between here and the caller would move it once.
         let sent = Box::pin(together::send(&self.link, &self.connection, wish, call));
         in_time(self.until, sent).await
     }
@@ -166,7 +166,7 @@ impl Route for OneRoute<'_> {
             return Ok(());
         }
         let (link, connection, until) = (self.link.clone(), self.connection.clone(), self.until);
-        // In a task, because one answer is for all who wait for it, and whoever asks may stand still in the middle.
+        // In a task, because one answer is for all waiting callers, and the first may stop polling.
         let counting = self.link.home().spawn(async move {
             let settings = &link.server().settings;
             let ask = async {

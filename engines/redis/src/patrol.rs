@@ -1,4 +1,5 @@
-//! The patrol: it follows the sentinels, because a master that was replaced may go on answering those who stay with it.
+//! The task that follows the sentinels, because a replaced master may go on answering its old
+//! connections.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -13,12 +14,13 @@ use crate::link::{Link, Master};
 use crate::secret::said;
 use crate::sentinel::Sentinels;
 
-/// How often the sentinel is asked all the same, about.
+/// Interval of requests to the sentinel besides its pushes, with jitter.
 const ASK_PAUSE: Duration = Duration::from_secs(10);
-/// After a connection had to be made, the next one is not made before this.
+/// Minimum pause after a new connection to a sentinel.
 const PAUSE_FIRST: Duration = Duration::from_millis(250);
 
-/// The link that hears this client's mail. It follows the sentinels, if there are some.
+/// Returns the link that receives this client's pushes. It follows the sentinels, if there are
+/// some.
 pub(crate) fn home(client: &Arc<Client<Master>>) -> Arc<Link> {
     let link = Link::kept(client.clone());
     if let Some(sentinels) = client.server().door.sentinels() {
@@ -27,7 +29,7 @@ pub(crate) fn home(client: &Arc<Client<Master>>) -> Arc<Link> {
     link
 }
 
-/// Where the master is now: connections to another server are given up.
+/// Drops connections to a server other than the current master.
 fn follow(link: &Link, master: &Address) {
     let Some(connection) = link.current() else { return };
     let master = connect::address(master, &link.server().settings).to_string();
@@ -38,8 +40,8 @@ fn follow(link: &Link, master: &Address) {
     }
 }
 
-/// Follows the sentinels for as long as the link is wanted: a master that was replaced may go on answering
-/// those who stay with it.
+/// Follows the sentinels as long as the link exists: a replaced master may go on answering its old
+/// connections.
 async fn patrol(link: Weak<Link>, sentinels: Arc<Sentinels>) {
     let mut pause = PAUSE_FIRST;
     loop {
@@ -55,7 +57,7 @@ async fn patrol(link: Weak<Link>, sentinels: Arc<Sentinels>) {
             }
         }
         drop(link);
-        // A sentinel that refuses or ends its connections is not given one after the other.
+        // A sentinel that refuses or ends its connections gets no burst of them.
         if sentinels.made.load(Ordering::Relaxed) == made {
             pause = PAUSE_FIRST;
         } else {
@@ -65,7 +67,7 @@ async fn patrol(link: Weak<Link>, sentinels: Arc<Sentinels>) {
     }
 }
 
-/// This long, give or take a fifth: clients that were started together shall not ask together.
+/// Adds jitter of a fifth: clients that were started together must not ask together.
 fn about(time: Duration) -> Duration {
     let random = getrandom::u64().unwrap_or(u64::MAX / 2);
     #[allow(clippy::cast_precision_loss, reason = "it need not be exact")]

@@ -1,4 +1,4 @@
-//! `RedLock`: a majority of servers that know nothing of each other, each of which may be down.
+//! `RedLock`: a majority of independent servers, each of which may be down.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::settings::{At, Settings};
 use crate::store::RedisStore;
 use crate::url;
 
-/// Locks over a majority of independent servers, and how each of these answers.
+/// Locks over a majority of independent servers, and the state of each of these.
 pub struct RedLock {
     locks: Locks,
     board: QuorumHealth,
@@ -20,6 +20,10 @@ pub struct RedLock {
 
 impl RedLock {
     /// Connects to the servers of a `redlock://` URL, a majority of which must answer.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` for a URL that is wrong, and `Unavailable` without a majority.
     pub async fn open(url: impl AsRef<str>) -> Result<Self> {
         let (servers, settings) = url::redlock(url.as_ref())?;
         Self::connect(&servers, &settings, Arc::new(BackgroundRuntime::for_drivers())).await
@@ -35,19 +39,23 @@ impl RedLock {
         Ok(Self { locks: Locks::on(crate::asking_again(quorum, &home), home), board })
     }
 
-    /// The engine alone, for a host of the caller's own, on which its connections live.
+    /// Returns the engine alone, for a runtime of the caller's own, on which its connections live.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
     pub async fn engine(url: impl AsRef<str>, home: Arc<dyn Home>) -> Result<AnyEngine> {
         let (servers, settings) = url::redlock(url.as_ref())?;
         let quorum = quorum(&servers, &settings, home.clone()).await?;
         Ok(AnyEngine::new(crate::asking_again(quorum, &home)))
     }
 
-    /// The locks.
+    /// Returns the locks.
     pub fn locks(&self) -> &Locks {
         &self.locks
     }
 
-    /// How each server answered when it was asked last.
+    /// Returns the last answer of each server.
     pub fn board(&self) -> &QuorumHealth {
         &self.board
     }
@@ -77,7 +85,7 @@ async fn quorum(servers: &[Address], settings: &Settings, home: Arc<dyn Home>) -
     Ok(quorum.with_turns(turns))
 }
 
-/// One of the servers, which may be out of reach for now.
+/// Opens one of the servers, which may be unreachable now.
 async fn store(
     home: &Arc<dyn Home>,
     settings: &Settings,

@@ -1,4 +1,4 @@
-//! The answers of the scripts, as far as several verbs have them in common, and those of looks and counts.
+//! The answers of the scripts: the parts that several verbs share, and those of looks and counts.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tenure_core::{
 
 use crate::body::{self, exact};
 
-/// The answer to a count.
+/// Reads the answer to a count.
 pub(crate) fn tallied(answer: &Value) -> Option<(i64, CounterValue)> {
     let Value::Array(parts) = answer else { return None };
     let (verdict, value, left) = match numbers(parts)?[..] {
@@ -24,10 +24,11 @@ pub(crate) fn tallied(answer: &Value) -> Option<(i64, CounterValue)> {
     ))
 }
 
-/// Numbers are microseconds of a clock. What is smaller is the answer to something else, however the clock is set.
+/// Minimum number: numbers are microseconds of a clock. A smaller one is the answer to another
+/// request, at any time of the clock.
 const NUMBER_MIN: u64 = 1_000;
 
-/// The place of a ticket that is the whole line, of which only the number is told.
+/// Returns the place of a ticket that is the whole line; the answer has only its number.
 pub(crate) fn alone(number: i64, ttl: Duration) -> Option<Place> {
     Some(Place {
         number: u64::try_from(number).ok().filter(|number| *number >= NUMBER_MIN)?,
@@ -39,7 +40,7 @@ pub(crate) fn alone(number: i64, ttl: Duration) -> Option<Place> {
     })
 }
 
-/// The place of a ticket among others.
+/// Reads the place of a ticket among others.
 pub(crate) fn place(parts: &[Value]) -> Option<Place> {
     let [standing, number, ahead, life, look, told] = numbers(parts)?[..] else { return None };
     let micros = |time: i64| u64::try_from(time).ok().map(Duration::from_micros);
@@ -53,7 +54,7 @@ pub(crate) fn place(parts: &[Value]) -> Option<Place> {
     })
 }
 
-/// The parts of an answer that are all numbers.
+/// Reads the parts of an answer that are all numbers.
 pub(crate) fn numbers(parts: &[Value]) -> Option<Vec<i64>> {
     parts
         .iter()
@@ -61,14 +62,14 @@ pub(crate) fn numbers(parts: &[Value]) -> Option<Vec<i64>> {
         .collect()
 }
 
-/// The answer to a question about this many tickets: of which of them something is kept.
+/// Reads the answer to a request about this many tickets: whether something is kept of each.
 pub(crate) fn marks(answer: &Value, tickets: usize) -> Option<Vec<bool>> {
     let Value::Array(marks) = answer else { return None };
     let kept = marks.iter().map(|mark| *mark != Value::Nil);
     (marks.len() == tickets).then(|| kept.collect())
 }
 
-/// The answer to a look at a whole line, whose capacity is not told to who only looks.
+/// Reads the answer to a look at a whole line. It has no capacity.
 pub(crate) fn line(answer: &Value, key: &Key) -> Option<Result<Vec<(Ticket, Place)>>> {
     let Value::Array(parts) = answer else { return None };
     let [Value::Int(now), Value::Int(of), tickets @ ..] = &parts[..] else { return None };
@@ -79,7 +80,8 @@ pub(crate) fn line(answer: &Value, key: &Key) -> Option<Result<Vec<(Ticket, Plac
     for pair in tickets.chunks_exact(2) {
         let [Value::BulkString(id), Value::BulkString(ticket)] = pair else { return None };
         let entry = Entry::read(ticket)?;
-        // The next verb of anybody finds that its life has ended, and serves whoever fits then.
+        // The next verb of any client finds that its life has ended, and serves the tickets that
+        // fit then.
         if entry.ends <= now {
             continue;
         }

@@ -1,4 +1,4 @@
-//! Routes: from a verb to the server that keeps its line, whatever the deployment.
+//! Routes: from a verb to the server of its line, in any deployment.
 
 use futures_util::FutureExt as _;
 use redis::{Cmd, RedisResult, Value};
@@ -24,16 +24,16 @@ pub trait Deployment: Send + Sync + 'static {
 
     fn scripts(&self) -> &Scripts;
 
-    /// What was found out about the servers when they were met.
+    /// Returns the facts of the servers from the first connection.
     fn facts(&self) -> &Facts;
 
-    /// The route for whoever calls. From now on the time runs that a verb has.
+    /// Returns the route for the caller. The time limit of the verb starts now.
     fn here(&self) -> impl Future<Output = Result<Self::Route<'_>>> + Send;
 
-    /// Whether whoever calls has a connection of their own, on their own runtime.
+    /// Returns whether the caller has a connection on its own runtime.
     fn has_link_here(&self) -> bool;
 
-    /// Every server that keeps lines.
+    /// Returns every server that keeps lines.
     fn masters(&self) -> impl Future<Output = RedisResult<Vec<Self::Master>>> + Send;
 
     /// Sends a command to one of these.
@@ -43,18 +43,18 @@ pub trait Deployment: Send + Sync + 'static {
         command: &Cmd,
     ) -> impl Future<Output = Result<RedisResult<Value>>> + Send;
 
-    /// What the line with this name, if that is needed, tells this ticket is heard from now on. `true`: that took a
-    /// step, before which some may have been missed.
+    /// Subscribes this ticket to the line with this name, if needed. Returns `true` if that took a
+    /// step, before which pushes may have been missed.
     fn hear_of(
         &self,
         name: impl FnOnce() -> String + Send,
         id: TicketId,
     ) -> impl Future<Output = RedisResult<bool>> + Send;
 
-    /// The ticket hears no more of its line.
+    /// Unsubscribes the ticket from its line.
     fn hear_no_more_of(&self, name: &str, id: TicketId);
 
-    /// What a server answered, or what is to be said of it.
+    /// Returns the answer of a server, or the error for it.
     fn answered<T>(&self, answer: RedisResult<T>) -> Result<T> {
         if answer.as_ref().is_err_and(trouble::is_strange) {
             self.distrust();
@@ -62,25 +62,27 @@ pub trait Deployment: Send + Sync + 'static {
         trouble::answered(self.settings(), answer)
     }
 
-    /// An answer that could be read.
+    /// Returns an answer that could be read.
     fn known<T>(&self, answer: Option<T>) -> Result<T> {
         answer.ok_or_else(|| self.strange())
     }
 
-    /// An answer that no script of Tenure's gives. What it was the answer to is not known, nor what became of what was asked.
+    /// Returns the error for an answer that no script of Tenure gives. Its request is unknown, and
+    /// so is that request's outcome.
     fn strange(&self) -> Error {
         self.distrust();
         trouble::strange(&self.settings().name)
     }
 
-    /// An answer came that answers nothing that was asked: those behind it on its connection may be the answers to something else.
-    /// No connection that is open now is used again.
+    /// Drops all open connections, because an answer does not fit its request: later answers on its
+    /// connection may belong to other requests, too.
     fn distrust(&self);
 }
 
-/// The route of one verb, until its time is over.
+/// The route of one verb, within its time limit.
 pub trait Route: Send + Sync + Sized {
-    /// The same, for what the line with this name shall keep: to be [acknowledged](Self::acknowledged).
+    /// The same route, for a write to the line with this name that is to be
+    /// [acknowledged](Self::acknowledged).
     #[must_use]
     fn keeping(self, name: &str) -> Self;
 
@@ -90,21 +92,21 @@ pub trait Route: Send + Sync + Sized {
     /// The same, for a call that must not be carried out twice.
     fn call_once(&self, call: &Cmd) -> impl Future<Output = RedisResult<Value>> + Send;
 
-    /// Sends the call of a verb; batches the verb if much is under way and there is a wish for it.
+    /// Sends the call of a verb. Bundles the verb if many are in flight and it can be bundled.
     fn ask(
         &self,
         wish: Option<Wish<'_>>,
         call: impl FnOnce() -> Cmd + Send,
     ) -> impl Future<Output = RedisResult<Value>> + Send;
 
-    /// Refuses a ticket where locks may have been forgotten that somebody still believes in.
+    /// Refuses a ticket if the server may have forgotten locks that others still hold.
     fn trust(&self, ticket: &Ticket) -> Result<()>;
 
-    /// Waits until enough replicas have what was written last.
+    /// Waits until enough replicas have the last write.
     fn acknowledged(&self) -> impl Future<Output = Result<()>> + Send;
 }
 
-/// The answer, if it comes until then.
+/// Returns the answer, or an error at the time limit.
 pub(crate) fn in_time<T>(
     until: Instant,
     answer: impl Future<Output = RedisResult<T>>,

@@ -1,19 +1,20 @@
-//! The scripts: one atomic step each, the whole of what the server has to know about lines.
+//! The scripts: one atomic step each, and all of the server's part.
 
 use redis::{Cmd, ToRedisArgs};
 use tenure_core::{LINE_TICKETS_MAX, NUMBER_MAX};
 
-/// For how long an idle line keeps its last number once the clock has passed it. It is what a server's clock may
-/// be set back by, or be behind that of the server whose place it takes, without a number that is too small.
+/// Time for which an idle line keeps its last number once the clock has passed it. A server's clock
+/// may be set back by that, or be that far behind the clock of the server that it replaces, without
+/// a number that is too small.
 pub(crate) const KEEP_MS: u64 = 60_000;
-/// For how long it is remembered that a ticket was broken: onlookers look more often than that.
+/// Time for which a break is remembered: onlookers look more often than that.
 pub(crate) const BROKEN_MS: u64 = 60_000;
-/// So many different shares may wait in one line at a time: each costs a renewal a count.
+/// Maximum different shares that wait in one line: each adds one count to a renewal.
 pub(crate) const WAITING_SHARES_MAX: u32 = 128;
-/// So many waiters at the front are asked to look by themselves.
+/// Count of waiters at the front that are asked to look by themselves.
 const NEAR: u32 = 3;
 
-/// What a bundle calls its verbs.
+/// The codes of verbs in a bundle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Sign {
@@ -22,7 +23,7 @@ pub(crate) enum Sign {
     Leave = b'L',
 }
 
-/// A script, and the hash by which the server knows it.
+/// A script, and its hash for the server.
 pub(crate) struct Script {
     text: String,
     hash: String,
@@ -42,12 +43,12 @@ pub struct Scripts {
     pub(crate) count: Script,
 }
 
-/// How a served ticket is told.
+/// The kind of push to a served ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Post {
-    /// Each client listens to one channel.
+    /// One channel for each client.
     Channel,
-    /// Each client listens to one channel for each line that it waits in, in the slot of that line.
+    /// One channel for each line in which a client waits, in the slot of that line.
     Shard,
 }
 
@@ -58,11 +59,12 @@ const READABLE: &str = include_str!("scripts/readable.lua");
 const NUMBER: &str = include_str!("scripts/number.lua");
 const LINE: &str = include_str!("scripts/line.lua");
 
-// What a verb does to a line where nobody waits is a function: a bundle calls it for many lines.
+// The work of a verb on a line without waiters is a function, so that a bundle can call it for many
+// lines.
 const JOIN_IDLE: &str = include_str!("scripts/join_idle.lua");
 const RENEW_ALONE: &str = include_str!("scripts/renew_alone.lua");
 const LEAVE_ALONE: &str = include_str!("scripts/leave_alone.lua");
-// And what it does to the line of a mutex.
+// The same for the line of a mutex.
 const JOIN_BEHIND: &str = include_str!("scripts/join_behind.lua");
 const LEAVE_TO_NEXT: &str = include_str!("scripts/leave_to_next.lua");
 const LOOK: &str = include_str!("scripts/look.lua");
@@ -78,7 +80,7 @@ impl Scripts {
         };
         let line = [IDLE_LIFE, READABLE, LINE].concat();
         let on_a_line = |verb: &str| Script::new(&[master, START, NOW, post, &line, verb]);
-        // What is done at once needs none of the functions that other lines do: each costs something to make.
+        // This part needs none of the functions for other lines: each costs something to create.
         let at_once = |call: &str| {
             format!("do\n  local at_once = {call}\n  if at_once then return at_once end\nend\n")
         };
@@ -146,14 +148,14 @@ impl Scripts {
         }
     }
 
-    /// All of them, to be loaded.
+    /// Returns all of them, to load them.
     pub(crate) fn all(&self) -> [&Script; 10] {
         let Self { join, renew, leave, bundle, list, look, broken, keys, sequence, count } = self;
         [join, renew, leave, bundle, list, look, broken, keys, sequence, count]
     }
 }
 
-/// The words in capitals of the scripts, and what they stand for. As numbers in the text they cost a call nothing.
+/// Returns the constants of the scripts. As numbers in the text they cost a call nothing.
 fn words() -> [(&'static str, String); 15] {
     [
         ("KEEP_MS", KEEP_MS.to_string()),
@@ -162,8 +164,8 @@ fn words() -> [(&'static str, String); 15] {
         ("TICKETS_MAX", LINE_TICKETS_MAX.to_string()),
         ("SHARES_MAX", WAITING_SHARES_MAX.to_string()),
         ("NEAR", NEAR.to_string()),
-        // The ninth byte of a head says of which kind it is. How the state of a line is packed, that included, and where
-        // the id of the first ticket stands then:
+        // The ninth byte of a head is its kind. These are the formats of a line's state, including
+        // that byte, and the place of the first ticket's id:
         ("ALONE", b'a'.to_string()),
         ("MUTEX_FORMAT", "<dBdddI4I4".to_owned()),
         ("MUTEX_ID", "42".to_owned()),
@@ -187,24 +189,24 @@ impl Script {
         Self { text, hash }
     }
 
-    /// The call of this script for no key in particular; its arguments follow.
+    /// Returns the call of this script without a key; its arguments follow.
     pub(crate) fn on_none(&self) -> Cmd {
         self.on_all(&[] as &[&str])
     }
 
-    /// The call of this script for one key; its arguments follow.
+    /// Returns the call of this script for one key; its arguments follow.
     pub(crate) fn on(&self, key: &str) -> Cmd {
         self.on_all(&[key])
     }
 
-    /// The call of this script for these keys; its arguments follow.
+    /// Returns the call of this script for these keys; its arguments follow.
     pub(crate) fn on_all(&self, keys: &[impl ToRedisArgs]) -> Cmd {
         let mut call = Cmd::with_capacity(12 * keys.len(), 512 * keys.len());
         call.arg("EVALSHA").arg(&self.hash).arg(keys.len()).arg(keys);
         call
     }
 
-    /// What makes the server know it.
+    /// Returns the command that loads it.
     pub(crate) fn load(&self) -> Cmd {
         let mut load = redis::cmd("SCRIPT");
         load.arg("LOAD").arg(&self.text);

@@ -1,18 +1,18 @@
-//! What a server says, without the passwords that it may repeat.
+//! Texts of a server without the passwords that it may repeat.
 
 use redis::RedisError;
 use tenure_kit::secret::redact;
 
 use crate::settings::Settings;
 
-/// Behind these words Redis repeats what it was told, which may be the beginning of a password.
+/// Words before which Redis repeats the command, which may have the beginning of a password.
 const REPEATS: &str = "with args beginning with";
 
-/// So many letters of what a server says are enough for a sentence.
+/// Maximum characters of a server's text.
 const SAID_MAX: usize = 256;
 
-/// What the server said, in one line; if a part of a password is in it, its code alone, and nothing if the code says
-/// nothing.
+/// Returns the server's text, in one line. If a part of a password is in it, returns its code
+/// alone, or `None` without a code.
 pub(crate) fn said(settings: &Settings, trouble: &RedisError) -> Option<String> {
     let secrets = || settings.secrets();
     redact(secrets(), words(trouble)).or_else(|| {
@@ -22,7 +22,7 @@ pub(crate) fn said(settings: &Settings, trouble: &RedisError) -> Option<String> 
     })
 }
 
-/// The same where no password is known: what Redis repeats is left out.
+/// The same without a known password: the part that Redis repeats is left out.
 pub(crate) fn words(trouble: &RedisError) -> String {
     let words = match (trouble.code(), trouble.detail()) {
         (Some(code), Some(detail)) => format!("{code} {detail}"),

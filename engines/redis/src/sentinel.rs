@@ -1,4 +1,4 @@
-//! Sentinels: one of them is listened to over a connection that is kept, and says who the master is.
+//! Sentinels: a client keeps a connection to one of them, which names the master.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,10 +21,10 @@ use tokio::task::JoinSet;
 use crate::connect;
 use crate::settings::Settings;
 
-/// What a sentinel publishes when it names another master: once it has seen to all that follows from
-/// that, and, if it sees to it by itself, as soon as it does so.
+/// Channels on which a sentinel names another master: when all steps of that are done, and also at
+/// its beginning if the sentinel does it itself.
 const CHANNELS: [&str; 2] = ["+switch-master", "+failover-state-reconf-slaves"];
-/// How long a sentinel is waited for before the next one is asked as well.
+/// Time after which the next sentinel is asked as well.
 const HEAD_START: Duration = Duration::from_millis(250);
 
 /// The sentinels of one client.
@@ -32,10 +32,10 @@ pub(crate) struct Sentinels {
     settings: Settings,
     service: String,
     doors: Vec<Client>,
-    /// Which sentinel is asked first where none is listened to.
+    /// The sentinel that is asked first without a connection.
     first: AtomicUsize,
     ear: Mutex<Option<MultiplexedConnection>>,
-    /// How many connections were made.
+    /// Count of connections so far.
     pub(crate) made: AtomicU64,
     /// Notified when there may be another master, and when a connection has ended.
     pub(crate) news: Arc<Notify>,
@@ -43,7 +43,7 @@ pub(crate) struct Sentinels {
 }
 
 impl Sentinels {
-    /// The sentinels at these addresses. The connection lives on the caller's runtime.
+    /// Returns the sentinels at these addresses. The connection lives on the caller's runtime.
     pub(crate) fn new(settings: &Settings, hosts: &[Address], service: &str) -> Result<Arc<Self>> {
         let login = settings.sentinel_login.clone();
         let theirs = Settings { login, db: 0, ..settings.clone() };
@@ -60,17 +60,18 @@ impl Sentinels {
         }))
     }
 
-    /// Who the master is: the sentinel that is listened to says so, or else the first one that answers.
+    /// Returns the master's address, from the connected sentinel, or else from the first one that
+    /// answers.
     pub(crate) async fn master(self: &Arc<Self>) -> RedisResult<Address> {
-        // What is made here must live on, whoever asks; and nothing is made for somebody who has gone.
+        // The connection must outlive the caller, and none is made for a caller that has gone.
         let mut asking = JoinSet::new();
         asking.spawn_on(self.clone().find(), &self.home);
         let found = asking.join_next().await.and_then(std::result::Result::ok);
         found.unwrap_or_else(|| Err(none()))
     }
 
-    /// The master that was named cannot be reached, or is none. Whether there is another sentinel: it is
-    /// asked from now on.
+    /// Notes that the named master cannot be reached, or is none. Returns whether there is another
+    /// sentinel, which is asked from now on.
     pub(crate) async fn doubt(&self) -> bool {
         let next = (self.first.load(Ordering::Relaxed) + 1) % self.doors.len();
         self.first.store(next, Ordering::Relaxed);
@@ -93,7 +94,7 @@ impl Sentinels {
                     *ear = Some(heard);
                     return Ok(master);
                 }
-                // What a sentinel says is worth more than that another one says nothing.
+                // A sentinel's answer counts more than another one's silence.
                 Ok(Some(Err(error))) if refused.is_none() || !error.is_io_error() => {
                     refused = Some(error);
                 }
@@ -103,7 +104,7 @@ impl Sentinels {
         }
     }
 
-    /// Who the master is, and the connection over which that was said.
+    /// Returns the master's address, and the connection over which it came.
     async fn ask(&self, candidate: Candidate) -> RedisResult<(MultiplexedConnection, Address)> {
         let mut connection = match candidate {
             Candidate::Kept(connection) => connection,
@@ -120,7 +121,7 @@ impl Sentinels {
         }
     }
 
-    /// A new connection, on which it is heard when there is another master.
+    /// Opens a connection that subscribes to changes of the master.
     async fn listen(&self, at: usize) -> RedisResult<MultiplexedConnection> {
         self.made.fetch_add(1, Ordering::Relaxed);
         let config = AsyncConnectionConfig::new()
@@ -158,8 +159,8 @@ fn none() -> RedisError {
 
 /// A way to ask a sentinel.
 enum Candidate {
-    /// Over the connection that there is.
+    /// Over the open connection.
     Kept(MultiplexedConnection),
-    /// Over a new one, to the sentinel with this number.
+    /// Over a new one, to the sentinel with this index.
     New(usize),
 }

@@ -1,4 +1,4 @@
-//! Which servers keep the lines, and on what terms they are spoken to: what a URL says.
+//! The settings of a URL: the servers, and its options.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,58 +9,58 @@ use tenure_kit::secret::Secret;
 use tenure_kit::tls::Files;
 use tenure_kit::url::{Address, Login};
 
-/// On what terms the servers are spoken to. Every part has a default.
+/// The settings of a deployment. Every part has a default.
 #[derive(Clone)]
 pub struct Settings {
     pub(crate) name: Name,
     pub(crate) login: Login,
     pub(crate) sentinel_login: Login,
     pub(crate) db: u16,
-    /// What the names of all keys and channels begin with.
+    /// Prefix of all keys and channels.
     pub(crate) prefix: String,
     pub(crate) tls: Option<Files>,
     pub(crate) connect_timeout: Duration,
     pub(crate) timeout: Duration,
-    /// How many replicas must have a ticket before it counts.
+    /// Count of replicas that must have a ticket before it counts.
     pub(crate) acks: u16,
     pub(crate) young: Young,
-    /// The longest ttl that anybody uses on these servers.
+    /// Maximum ttl of all users of these servers.
     pub(crate) ttl_max: Duration,
 }
 
-/// Which servers keep the lines.
+/// The servers that keep the lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Deployment {
     One(At),
     /// Any of these knows the others.
     Cluster(Vec<Address>),
-    /// None of these knows any other.
+    /// None of these knows another.
     Redlock(Vec<Address>),
 }
 
-/// Where one server is.
+/// The address of one server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum At {
     Server(Address),
     Socket(PathBuf),
-    /// Where these say.
+    /// The master of these sentinels.
     Sentinels {
         sentinels: Vec<Address>,
         service: String,
     },
 }
 
-/// How an error may name what the URL leads to: without user and password.
+/// The name of the deployment for an error, without user and password.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Name {
     Server(String),
-    /// What sentinels call the master.
+    /// The sentinels' name of the master.
     Service(String),
     Cluster(String),
     Redlock(String),
 }
 
-/// What to do with a server that started so short a time ago that it may have forgotten locks.
+/// The policy for a server that started so recently that it may have forgotten locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Young {
     Trust,
@@ -68,7 +68,7 @@ pub(crate) enum Young {
 }
 
 impl Settings {
-    /// What holds where a URL says nothing.
+    /// Returns the default settings.
     pub(crate) fn of(deployment: &Deployment) -> Self {
         let many = matches!(deployment, Deployment::Redlock(_));
         Self {
@@ -79,7 +79,7 @@ impl Settings {
             prefix: "tenure".to_owned(),
             tls: None,
             connect_timeout: Duration::from_secs(2),
-            // One of many that is slow must not hold up the others: its answer is not needed.
+            // A slow one of many must not hold up the others: its answer is not needed.
             timeout: if many { Duration::from_millis(250) } else { Duration::from_secs(2) },
             acks: 0,
             young: if many { Young::Refuse } else { Young::Trust },
@@ -87,17 +87,18 @@ impl Settings {
         }
     }
 
-    /// What the names of the clients' channels begin with.
+    /// Returns the prefix of the clients' channels.
     pub(crate) fn channels(&self) -> String {
         format!("{}:inbox:", self.prefix)
     }
 
-    /// What no text may tell.
+    /// Returns the passwords, which no text may contain.
     pub(crate) fn secrets(&self) -> impl Iterator<Item = &Secret> {
         [&self.login, &self.sentinel_login].into_iter().filter_map(|login| login.password.as_ref())
     }
 
-    /// The settings for one of the servers of a `RedLock`, which are the same but for the name.
+    /// Returns the settings for one of the servers of a `RedLock`, which are the same but for the
+    /// name.
     pub(crate) fn node(&self, server: &Address) -> Self {
         Self { name: Name::Server(server.to_string()), ..self.clone() }
     }
@@ -118,12 +119,12 @@ impl Name {
         }
     }
 
-    /// Whether the URL names a single server, and not a set of them.
+    /// Returns whether the URL names a single server, and not a set of them.
     pub(crate) fn is_one(&self) -> bool {
         matches!(self, Self::Server(_))
     }
 
-    /// The name as the subject of a sentence.
+    /// Returns the name as the subject of a sentence.
     pub(crate) fn whom(&self) -> String {
         if self.is_one() { format!("the server {self}") } else { self.to_string() }
     }

@@ -13,20 +13,20 @@ use crate::route::Deployment;
 use crate::settings::{At, Settings};
 use crate::url;
 
-/// How often an onlooker looks.
+/// Interval of an onlooker's looks.
 const LOOK_PAUSE: Duration = Duration::from_millis(250);
 
-/// The lines of one server, or of what sentinels call the master.
+/// The lines of one server, or of the sentinels' master.
 pub type RedisStore = Store<OneServer>;
 /// The lines of a cluster.
 pub type RedisCluster = Store<Cluster>;
 
 /// The lines of a deployment: a [`RedisStore`] or a [`RedisCluster`].
 ///
-/// It is driven by the runtime it was opened in, and by those of its callers.
+/// The runtime it was opened in drives it, and those of its callers.
 pub struct Store<D> {
     pub(crate) deployment: Arc<D>,
-    /// What the names of its lines begin with, after the prefix.
+    /// Prefix of the names of its lines, after that of the URL.
     pub(crate) realm: &'static str,
     /// Why it could not be reached at first.
     trouble: Option<Error>,
@@ -34,13 +34,18 @@ pub struct Store<D> {
     pub(crate) inbox: String,
     pub(crate) mail: Arc<Subscriptions>,
     pub(crate) sampler: Sampler,
-    /// How busy looks keep the server.
+    /// The cost of looks for the server.
     pub(crate) cost: Arc<Cost>,
     pub(crate) host: ThisRuntime,
 }
 
 impl RedisStore {
-    /// Connects to the one server that the URL names.
+    /// Connects to the one server of the URL.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` for a URL that is wrong, `Unavailable` if the server cannot be reached, and
+    /// `Rejected` if it refuses this client.
     pub async fn open(url: &str) -> Result<Self> {
         let (at, settings) = url::one(url)?;
         Self::connect(&at, &settings).await
@@ -54,7 +59,7 @@ impl RedisStore {
         }
     }
 
-    /// The same, also where the server cannot be reached now, and may be later.
+    /// The same, also if the server cannot be reached now, and may be later.
     pub(crate) async fn connect_lazily(at: &At, settings: &Settings) -> Result<Self> {
         let (mail, inbox) = (Arc::<Subscriptions>::default(), inbox()?);
         let connected = OneServer::connect(at, settings, mail.clone(), inbox.clone()).await;
@@ -62,14 +67,19 @@ impl RedisStore {
         Ok(Self::of(server, mail, inbox, trouble))
     }
 
-    /// Why the server could not be reached when this was opened.
+    /// Returns why the server could not be reached when this was opened.
     pub(crate) fn trouble(&self) -> Option<&Error> {
         self.trouble.as_ref()
     }
 }
 
 impl RedisCluster {
-    /// Connects to the cluster that the URL names.
+    /// Connects to the cluster of the URL.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` for a URL that is wrong, `Unavailable` if the cluster cannot be reached, and
+    /// `Rejected` if it refuses this client.
     pub async fn open(url: &str) -> Result<Self> {
         let (seeds, settings) = url::cluster(url)?;
         Self::connect(&seeds, &settings).await
@@ -97,7 +107,7 @@ impl<D: Deployment> Store<D> {
         Self { deployment, realm, trouble, profile, inbox, mail, sampler, cost, host }
     }
 
-    /// Other lines over the same connections, none of which is one of these.
+    /// Returns other lines over the same connections, none of which is one of these.
     pub(crate) fn realm(&self, realm: &'static str) -> Self {
         Self {
             deployment: self.deployment.clone(),
@@ -112,8 +122,8 @@ impl<D: Deployment> Store<D> {
         }
     }
 
-    /// Whether whoever calls has a link of their own to it, on their own runtime. If not, and if there is a runtime, a
-    /// link is made for the next time.
+    /// Returns whether the caller has a link on its own runtime. If not, and if there is a runtime,
+    /// a link is opened for the next time.
     pub fn has_link_here(&self) -> bool {
         self.deployment.has_link_here()
     }
@@ -123,7 +133,7 @@ impl<D: Deployment> Store<D> {
     }
 }
 
-/// A name that no other client's inbox has.
+/// Returns a random name for an inbox.
 fn inbox() -> Result<String> {
     let random = getrandom::u64().map_err(|error| {
         Error::rejected(format!("the operating system has no random numbers to give: {error}"))

@@ -1,6 +1,6 @@
-//! Together: verbs of many tasks share a call, where many are under way on one connection.
+//! Verbs of many tasks share a call if many are in flight on one connection.
 //!
-//! Without this each verb would be a call of its own, and nothing else would change.
+//! Without this module each verb would be a call of its own, and nothing else would change.
 
 use std::sync::Arc;
 
@@ -13,7 +13,8 @@ use crate::calls;
 use crate::link::{Connection, Link};
 use crate::trouble;
 
-/// Sends a verb: with others if many are under way and the verb may travel so, else by a call of its own.
+/// Sends a verb: with others if many are in flight and the verb can be bundled, else by a call of
+/// its own.
 pub(crate) async fn send(
     link: &Link,
     connection: &Arc<Connection>,
@@ -29,8 +30,8 @@ pub(crate) async fn send(
     calls::send(link, connection, &call()).await
 }
 
-/// Sends a verb together with others, where many are under way already. `None`: it has to go by itself,
-/// because few are, or because somebody else is in its line.
+/// Sends a verb together with others, if many are in flight already. Returns `None` if it needs a
+/// call of its own: few are, or another ticket is in its line.
 async fn send_bundled(
     link: &Link,
     connection: &Arc<Connection>,
@@ -40,7 +41,7 @@ async fn send_bundled(
         return Ok(None);
     }
     let Some(this) = link.this() else { return Ok(None) };
-    // Who opens a bundle, and who fills it, has the room in which it travels.
+    // The callers that open and fill a bundle have the room in which it travels.
     let room = calls::room(link, connection).await?;
     let (next, answered) = connection.bundles.gather(wish);
     let connection = connection.clone();

@@ -1,11 +1,11 @@
-//! What a server was told: the scripts, which it may forget.
+//! The count of loads of the scripts, which a server may forget.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use redis::RedisResult;
 use tokio::sync::Mutex;
 
-/// How often the server was told the scripts over one connection.
+/// The count of loads of the scripts over one connection.
 #[derive(Default)]
 pub(crate) struct Told {
     times: AtomicU64,
@@ -17,7 +17,7 @@ impl Told {
         self.times.load(Ordering::Acquire)
     }
 
-    /// Tells the scripts, unless somebody has since it was so often.
+    /// Loads the scripts, unless another caller has since this count.
     pub(crate) async fn once_more(
         &self,
         before: u64,

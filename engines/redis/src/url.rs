@@ -15,7 +15,7 @@ const PORT: u16 = 6379;
 const SENTINEL_PORT: u16 = 26379;
 const TIMES: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(3600);
 
-/// Reads a URL of one server, whichever way it is found.
+/// Reads a URL of one server, found in any way.
 pub(crate) fn one(url: &str) -> Result<(At, Settings)> {
     match read(url)? {
         (Deployment::One(at), settings) => Ok((at, settings)),
@@ -63,7 +63,7 @@ pub(crate) fn read(url: &str) -> Result<(Deployment, Settings)> {
 }
 
 impl Settings {
-    /// What holds for a URL of one of these unit tests.
+    /// Returns the settings of a URL of one of these unit tests.
     #[cfg(test)]
     pub(crate) fn of_url(url: &str) -> Self {
         read(url).unwrap().1
@@ -100,7 +100,7 @@ impl Settings {
     }
 }
 
-/// What cannot be at the same time.
+/// Refuses options that contradict each other.
 fn agree(deployment: &Deployment, settings: &Settings) -> Result<()> {
     let refuse = |sentence: &str| Err(Error::invalid(sentence));
     if settings.login.user.is_some() && settings.login.password.is_none() {

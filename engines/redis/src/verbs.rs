@@ -1,5 +1,4 @@
-//! The three verbs that change a line: how each is called, how it travels among others in one call, and what its
-//! answer means.
+//! The three verbs that change a line: the call of each, its part in a bundle, and its answer.
 
 use std::time::Duration;
 
@@ -14,14 +13,14 @@ use crate::script::{KEEP_MS, Scripts, Sign};
 /// The server counts the lives of keys in whole milliseconds, from one that has begun already.
 const ROUNDING_MS: u64 = 1;
 
-/// A ticket asks for its place.
+/// A join.
 pub(crate) struct Join<'a> {
     life: Life<'a>,
     ttl: Duration,
     patience: WaitMode,
 }
 
-/// What a join came to.
+/// The outcome of a join.
 pub(crate) enum Joined {
     In(Place),
     Busy,
@@ -32,7 +31,7 @@ pub(crate) enum Joined {
     NoNumbersLeft(u64),
     /// The ticket's id is that of a ticket of this owner.
     OfAnother(String),
-    /// So many different shares wait already, and this one is another.
+    /// This count of different shares waits already, and this one is another.
     TooManyShares(u64),
 }
 
@@ -78,13 +77,13 @@ impl<'a> Join<'a> {
     }
 }
 
-/// A ticket gives a sign of life.
+/// A renewal.
 pub(crate) struct Renew<'a> {
     life: Life<'a>,
     ttl: Duration,
 }
 
-/// What a sign of life came to.
+/// The outcome of a renewal.
 pub(crate) enum Renewed {
     In(Place),
     Out,
@@ -120,15 +119,16 @@ impl<'a> Renew<'a> {
     }
 }
 
-/// A ticket leaves its line, or is told to.
+/// A request that a ticket leaves, or is asked to.
 pub(crate) struct Go {
     name: String,
     asks: Vec<u8>,
     manner: &'static str,
 }
 
-/// It is told to leave; it is taken out; it is taken out by its owner, and as far as the owner knows it lives, whose ttl
-/// is short or longer than an idle line is kept.
+/// The ways to leave: the ticket is asked to; it is removed; or its owner, which believes that it
+/// lives, removes it. The last has two forms, for a ttl that is shorter or longer than an idle line
+/// is kept.
 const SOON: &str = "soon";
 const NOW: &str = "now";
 const OWN: &str = "";
@@ -169,8 +169,8 @@ impl Go {
         call
     }
 
-    /// What it came to, and the letters to those of this client's tickets that are served now. `None`: no script answers
-    /// so.
+    /// Reads the outcome, and the messages to those of this client's tickets that are served now;
+    /// `None` if no script answers so.
     pub(crate) fn read(answer: &Value) -> Option<(LeaveOutcome, Vec<&[u8]>)> {
         let (left, letters) = match answer {
             Value::Array(parts) => parts.split_first()?,
@@ -191,11 +191,11 @@ fn letter(part: &Value) -> Option<&[u8]> {
     if let Value::BulkString(letter) = part { Some(letter) } else { None }
 }
 
-/// What a join and a renewal both say of a ticket.
+/// The common part of a join and a renewal.
 struct Life<'a> {
     name: &'a str,
     card: Vec<u8>,
-    /// How long the key of the line lives if this ticket is alone in it.
+    /// The life of the line's key if this ticket is alone in it.
     length: String,
     floor: u64,
 }
@@ -211,12 +211,12 @@ impl<'a> Life<'a> {
         }
     }
 
-    /// Only a plain one goes with others.
+    /// Returns its part in a bundle, which only a plain ticket has.
     fn wish(&self, sign: Sign) -> Option<Wish<'_>> {
         self.is_plain().then(|| Wish::new(sign, self.name, &self.card, &self.length))
     }
 
-    /// Its number may be any.
+    /// Returns whether it has no floor.
     fn is_plain(&self) -> bool {
         self.floor == 0
     }

@@ -22,13 +22,13 @@ use crate::settings::Settings;
 use crate::trouble;
 use crate::wire::Wire;
 
-/// The longest life that can be asked for, in the 31 bits of milliseconds that a request has. Servers grant far less.
+/// Maximum ttl of a request, in its 31 bits of milliseconds. Servers grant far less.
 const TTL_MAX: Duration = Duration::from_millis(i32::MAX as u64);
-/// Between two attempts to connect to servers that choose who leads.
+/// Interval of attempts to connect to servers that are choosing their leader.
 const ELECTION_PAUSE: Duration = Duration::from_millis(250);
-/// A session that is not for tickets is replaced when it has had no connection for so long.
+/// Time without a connection after which the session that is not for tickets is replaced.
 const CUT_OFF_MAX: Duration = Duration::from_secs(1);
-/// So many nodes are asked for at once.
+/// Maximum nodes read at once.
 const AT_ONCE: usize = 256;
 
 /// One client of an ensemble of `ZooKeeper`.
@@ -43,7 +43,8 @@ pub struct ZooKeeper {
     pub(crate) free: Free,
     pub(crate) nodes: Nodes,
     sessions: Mutex<HashMap<SessionId, Arc<Wire>>>,
-    /// Who comes in, or was to and was not answered, with its session. Who is taken off is not sent any more.
+    /// Tickets that join, or whose join was not answered, with their sessions. A ticket that is
+    /// removed from it is not sent any more.
     asked: Mutex<HashMap<TicketId, SessionId>>,
     /// The last transaction that made a ticket of this client.
     newest: AtomicU64,
@@ -79,17 +80,17 @@ impl ZooKeeper {
             newest,
         };
         this.make_roots().await?;
-        // A user without rights is refused now, and not in the middle of the night.
+        // A user without rights is refused now, and not at the first lock.
         let (written, right) = this.missing_right().await?;
         this.refuse_others(&written).await?;
         this.profile.warnings.extend(right.map(|right| right.warning(&this)));
         Ok(this)
     }
 
-    /// The session that is not for tickets.
+    /// Returns the session that is not for tickets.
     pub(crate) async fn wire(&self) -> Result<Arc<Wire>> {
         let mut connection = self.base.connection().await?;
-        // No ticket lives by it, so that another one is as good, and comes about sooner.
+        // No ticket lives with it, so another one is as good, and is ready sooner.
         let is_deaf = connection.is_silent() || connection.cut_off_for() > CUT_OFF_MAX;
         if connection.is_over() || is_deaf {
             self.base.give_up(connection.generation());
@@ -98,12 +99,13 @@ impl ZooKeeper {
         Ok(Arc::clone(&connection))
     }
 
-    /// Whether whoever calls may ask by themselves, and need not ask the home runtime to.
+    /// Returns whether the caller may send requests itself, without the home runtime.
     pub(crate) fn is_in_place(&self) -> bool {
         self.base.current().is_some_and(|wire| wire.is_in_place())
     }
 
-    /// The session with this number, if it is one of this client's; or else the one that is not for tickets.
+    /// Returns the session with this number, if it is one of this client's; or else the one that is
+    /// not for tickets.
     pub(crate) async fn wire_of(&self, session: SessionId) -> Result<Arc<Wire>> {
         match self.session(session).filter(|wire| !wire.is_over()) {
             Some(wire) => Ok(wire),
@@ -115,7 +117,7 @@ impl ZooKeeper {
         self.sessions().get(&session).cloned()
     }
 
-    /// All that are open. None is any more.
+    /// Removes and returns all open sessions.
     pub(crate) fn take_sessions(&self) -> Vec<Arc<Wire>> {
         self.sessions().drain().map(|(_, wire)| wire).collect()
     }
@@ -128,12 +130,12 @@ impl ZooKeeper {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The last transaction that is known.
+    /// Returns the last known transaction.
     pub(crate) fn newest(&self) -> u64 {
         self.newest.load(Ordering::Acquire)
     }
 
-    /// A transaction that is known now.
+    /// Notes a transaction.
     pub(crate) fn hear_of(&self, transaction: u64) {
         self.newest.fetch_max(transaction, Ordering::AcqRel);
     }
@@ -142,7 +144,7 @@ impl ZooKeeper {
         trouble::error(&self.settings, said)
     }
 
-    /// Makes what must be there before anything else.
+    /// Makes the nodes that must exist before any line.
     pub(crate) async fn make_roots(&self) -> Result<()> {
         let wire = self.wire().await?;
         let made = self.make_roots_over(&wire).await;
@@ -171,7 +173,7 @@ impl ZooKeeper {
         Ok(())
     }
 
-    /// The transaction of now. Only a write is surely not told by a server that lags.
+    /// Returns the current transaction. A server that lags may answer a read, but not a write.
     pub(crate) async fn now_at(&self) -> Result<u64> {
         Ok(zxid(self.write_now().await?.mzxid))
     }
@@ -183,12 +185,13 @@ impl ZooKeeper {
         written.and_then(|stat| stat).map_err(|said| self.said(&said))
     }
 
-    /// Who is in a line. Behind whatever was sent before over this session; and behind whatever was answered to anybody.
+    /// Lists a line. The listing has all earlier requests of this session, and all requests that
+    /// were answered to any client.
     pub(crate) async fn list(&self, wire: &Wire, line: &LineId) -> Result<Arc<Listing>, Said> {
         if wire.is_home() {
             wire.looks.share(line, self.list_alone(wire, line)).await
         } else {
-            // Callers stand still with their runtimes, and others would wait for their looks.
+            // A caller stops with its runtime, and others would wait for its listing.
             self.list_alone(wire, line).await.map(Arc::new)
         }
     }
@@ -206,7 +209,7 @@ impl ZooKeeper {
         }
     }
 
-    /// A server alone is never behind.
+    /// Sends a `sync`, unless the server is alone: then it is never behind.
     pub(crate) fn sync_over<'a>(
         &'a self,
         client: &'a zookeeper_client::Client,
@@ -220,7 +223,8 @@ impl ZooKeeper {
         listing
     }
 
-    /// What is in these nodes; nothing of those that are gone, or are no tickets. It is put on the roll.
+    /// Reads these nodes, and notes them on the roll. Returns `None` for nodes that are gone, or
+    /// are no tickets.
     pub(crate) async fn read(
         &self,
         wire: &Wire,
@@ -229,8 +233,8 @@ impl ZooKeeper {
         Ok(self.read_all(wire, children).await?.0)
     }
 
-    /// The same, and when the first was made that is there and cannot be read. Another version of Tenure may keep something else in the nodes of its
-    /// tickets, which are served like others.
+    /// The same, and the transaction of the first unreadable node. Another version of Tenure may
+    /// keep tickets in another form, which are served like others.
     async fn read_all(
         &self,
         wire: &Wire,
@@ -264,7 +268,7 @@ impl ZooKeeper {
         Ok((all, unreadable))
     }
 
-    /// The first of a line, with what is in their nodes.
+    /// Returns the first tickets of a line, with the data of their nodes.
     pub(crate) async fn front_of(
         &self,
         wire: &Wire,
@@ -272,7 +276,7 @@ impl ZooKeeper {
         most: usize,
     ) -> Result<Front, Said> {
         let first = &listing.children[..listing.children.len().min(most)];
-        // Who wants a whole line wants it as it is.
+        // A caller that wants a whole line wants the current data.
         let known = |child: &Child| {
             let read = self.roll.get(&child.name.line, child.name.id)?;
             let is_known = read.is_fresh() || self.is_watched(wire, &read);
@@ -294,14 +298,14 @@ impl ZooKeeper {
         Ok(Front { nodes, total, at: listing.at, unreadable, ahead: None })
     }
 
-    /// Whether it is watched over this session and nothing was told of it, so that nothing has happened to it up to the
-    /// answer that came last.
+    /// Returns whether it is watched over this session without a report. Then nothing has happened
+    /// to it up to the last answer.
     pub(crate) fn is_watched(&self, wire: &Wire, read: &Read) -> bool {
         wire.watches.has(&self.keys.ticket(&read.child), read.node.version)
     }
 
-    /// A ticket, with those ahead who keep it out: of the others, all that counts is in their names. Without a ticket, what
-    /// one would find that came now.
+    /// Returns a ticket, with those ahead that keep it out: of the others, the names are enough.
+    /// Without a ticket, returns the front for a ticket that would join now.
     pub(crate) async fn front_for(
         &self,
         wire: &Wire,
@@ -313,7 +317,7 @@ impl ZooKeeper {
         let (total, at) = (listing.children.len(), listing.at);
         loop {
             let (count, taken) = (before.len(), taken(before.iter().copied()));
-            // Who is not read may be gone.
+            // A ticket that is not read may be gone.
             let ahead = Ahead { count, taken, behind: 0 };
             let mut children = whose.map_or(Vec::new(), |own| keep_out(&before, ahead.taken, own));
             let keepers = children.len();
@@ -326,16 +330,17 @@ impl ZooKeeper {
             if gone.is_empty() {
                 return Ok(Front { total, ahead: Some(ahead), ..front });
             }
-            // Somebody who keeps the ticket out may stand there. If it is not there itself, that does not matter.
+            // The unreadable ticket may keep this one out. If this one is not there, that does not
+            // matter.
             if front.unreadable.is_some() && whose.is_some_and(is_there) {
                 return Err(trouble::UNREADABLE_TICKET);
             }
-            // Who left between two answers keeps nobody out.
+            // A ticket that left between two answers keeps none out.
             before.retain(|child| !gone.contains(child));
         }
     }
 
-    /// A ticket, from the roll or from the server; `None` if it is out.
+    /// Returns a ticket, from the roll or from the server; `None` if it is out.
     pub(crate) async fn find(&self, wire: &Wire, name: &Name) -> Result<Option<Read>, Said> {
         if let Some(read) = self.roll.get(&name.line, name.id) {
             return Ok(Some(read));
@@ -348,7 +353,7 @@ impl ZooKeeper {
 
     /// Opens a session for tickets of this ttl.
     pub(crate) async fn open_session(&self, ttl: Duration) -> Result<Arc<Wire>> {
-        // Where this one has no connection, another would not have one either.
+        // Without a connection of this one, another would have none either.
         let base = self.wire().await?;
         drop(base.turn().await.map_err(|said| self.said(&said))?);
         let (settings, life) = (self.settings.clone(), self.facts.life_for(ttl).min(TTL_MAX));
@@ -367,7 +372,8 @@ impl ZooKeeper {
     }
 }
 
-/// The first connection. Servers that choose who leads are asked again for as long as a verb may take.
+/// Opens the first connection. Retries for as long as a verb may take, while servers are choosing
+/// their leader.
 async fn first_connection(
     base: &Link<Servers>,
     settings: &Settings,
@@ -390,7 +396,7 @@ async fn first_connection(
     }
 }
 
-/// Of those who came before a ticket, the few for whom it has to wait, in the order in which they came.
+/// Returns the few earlier tickets for which a ticket has to wait, in their order.
 fn keep_out(before: &[&Child], taken: u64, own: &Child) -> Vec<Child> {
     let Ok(share) = Share::new(own.takes, own.name.of) else { return Vec::new() };
     if served(taken, share) {

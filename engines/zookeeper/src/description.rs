@@ -1,4 +1,4 @@
-//! What the engine for ZooKeeper says of itself.
+//! The description of the engine for ZooKeeper.
 
 use tenure_kit::options::KnownOption;
 use tenure_kit::registry::{EngineDescriptor, OpenedStore, Scheme, Visibility};
@@ -32,7 +32,7 @@ pub(crate) const OPTIONS: &[KnownOption] = &[
     KnownOption::file("key", "The key of that certificate, in PEM"),
 ];
 
-/// What the engine for ZooKeeper is.
+/// The description of the engine for ZooKeeper.
 pub const DESCRIPTION: EngineDescriptor = EngineDescriptor {
     name: "zookeeper",
     schemes: SCHEMES,

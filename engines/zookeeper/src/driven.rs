@@ -1,11 +1,13 @@
-//! The task of a session, driven by whoever wakes it: who asks writes the request to the socket, and who hears of an answer
-//! reads it, so that no request waits for another thread. It is short work, and never waits.
+//! The task of a session, driven by the thread that wakes it. A caller writes its request to the
+//! socket, and the thread that gets an answer reads it, so that no request waits for another
+//! thread. The work is short, and never blocks.
 //!
-//! A session must not outlive the runtime that it was opened on, which gives its signs of life: if that was not seen for a while,
-//! only callers drive the task, and its home as soon as it can. Then no ping goes out, and the session ends.
+//! A session must not outlive the runtime that it was opened on, which sends its signs of life. If
+//! that runtime was not seen for a while, only callers drive the task, and the runtime as soon as
+//! it can. Then no ping goes out, and the session ends.
 //!
-//! The client crate spawns one task for each session, by way of `spawns`, which lets a scope say where to. If a later version of it
-//! spawns otherwise, the task runs on the home runtime, as everything else does.
+//! The client crate spawns one task for each session through `spawns`, which lets a scope choose
+//! where. If a later version of it spawns otherwise, the task runs on the home runtime.
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -24,38 +26,40 @@ use tokio::time::sleep;
 
 use crate::life::{Life, millis};
 
-/// So often in a row somebody drives a task that is woken meanwhile. Then the home runtime goes on, and they have their thread back.
+/// Maximum polls in a row by one thread of a task that is woken meanwhile. Then the home runtime
+/// goes on, and the thread returns.
 const ROUNDS_MAX: u32 = 8;
 
-/// Nobody drives it, and it waits for nothing but to be woken.
+/// No thread drives it, and it waits to be woken.
 const IDLE: u8 = 0;
-/// Somebody drives it.
+/// A thread drives it.
 const DRIVEN: u8 = 1;
-/// It was woken; somebody drives it, or is about to.
+/// It was woken, and a thread drives it, or is about to.
 const WOKEN: u8 = 2;
 
-/// One task.
+/// A task.
 struct Driven {
     task: Mutex<Option<BoxFuture<()>>>,
     state: AtomicU8,
     home: Handle,
-    /// The process that it belongs to. A copy of it by `fork` has the same sockets, and must not touch them.
+    /// Its process. A copy of the process by `fork` has the same sockets, and must not touch them.
     process: u32,
     life: Arc<Life>,
 }
 
-/// What a session's owner has of its tasks. Dropped, it lets them come to their end within the life of a session: a server that
-/// answers with a frame without an end would keep them for ever.
+/// The owner's handle of a session's tasks. When it is dropped, they have the life of a session to
+/// end: a server that answers with an endless frame would keep them forever.
 pub(crate) struct Leash {
     life: Arc<Life>,
     tasks: Vec<Arc<Driven>>,
     within_ms: AtomicU64,
 }
 
-/// How often the home runtime is to be seen while it may be out of sight for a while.
+/// Count of looks at the home runtime within the time that it may be out of sight.
 const LOOKS: u32 = 2;
 
-/// Shows that the runtime at hand is there, for as long as anybody has the session. It may be out of sight for so long.
+/// Notes regularly that the current runtime runs, until the session is dropped. The runtime may be
+/// out of sight for `out_of_sight`.
 pub(crate) async fn be_seen(leash: Weak<Leash>, out_of_sight: Duration) {
     let home = AtHand(leash);
     while let Some(leash) = home.0.upgrade() {
@@ -77,12 +81,13 @@ impl Drop for AtHand {
 }
 
 thread_local! {
-    /// Tasks that this thread has woken and is to drive later, while it [sends several requests](together).
+    /// Tasks that this thread has woken and is to drive later, while it [sends several
+    /// requests](together).
     static LATER: RefCell<Option<Vec<Arc<Driven>>>> = const { RefCell::new(None) };
 }
 
-/// Carries this out; the tasks that are spawned in it are driven by whoever wakes them, and end within this time once the leash is
-/// dropped.
+/// Runs this. The thread that wakes a task spawned in it drives that task. The tasks end within
+/// this time after the leash is dropped.
 pub(crate) async fn driven<T>(
     home: &Handle,
     within: Duration,
@@ -101,22 +106,22 @@ pub(crate) async fn driven<T>(
 }
 
 impl Leash {
-    /// The home runtime is there, and may be out of sight for so long from now on.
+    /// Notes that the home runtime runs. It may be out of sight for `patience` from now on.
     fn see(&self, patience: Duration) {
         self.life.see(patience);
     }
 
-    /// Once this is dropped, the tasks end within this time.
+    /// Sets the time in which the tasks end after this is dropped.
     pub(crate) fn end_within(&self, within: Duration) {
         self.within_ms.store(millis(within), Ordering::Relaxed);
     }
 
-    /// Whether the home runtime was seen lately.
+    /// Returns whether the home runtime was seen lately.
     pub(crate) fn has_home(&self) -> bool {
         self.life.has_home()
     }
 
-    /// Nobody drives the tasks any more: what they keep alive ends, whoever still waits for them.
+    /// Stops the tasks: their connection ends, and their callers get an error.
     pub(crate) fn stop(&self) {
         self.life.stop();
     }
@@ -131,7 +136,7 @@ impl Drop for Leash {
         let was_stopped = self.life.let_go(*self.within_ms.get_mut());
         for task in &self.tasks {
             if self.life.has_home_ended() {
-                // Nobody drives it to its end, and nobody waits for what it would tell.
+                // No runtime drives it to its end, and no caller waits for its result.
                 task.give_up();
             } else if was_stopped {
                 task.wake_by_ref();
@@ -140,8 +145,8 @@ impl Drop for Leash {
     }
 }
 
-/// Sends several requests, which go out at once when all of them were made. Nothing is driven while it runs, so that it may hold a
-/// lock.
+/// Sends several requests, which go out at once when all of them were made. No task is driven while
+/// `send` runs, so it may hold a lock.
 pub(crate) fn together<T>(send: impl FnOnce() -> T) -> T {
     let is_outermost = LATER.with_borrow_mut(|later| {
         let is_outermost = later.is_none();
@@ -164,7 +169,7 @@ impl Drop for Then {
     }
 }
 
-/// The runtime that tasks begin on, and those that did.
+/// The runtime of new tasks, and the tasks.
 struct Home {
     runtime: Handle,
     life: Arc<Life>,
@@ -187,7 +192,7 @@ impl Wake for Driven {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        // Whoever drives it goes on.
+        // The driving thread goes on.
         if self.state.swap(WOKEN, Ordering::AcqRel) != IDLE {
             return;
         }
@@ -195,17 +200,18 @@ impl Wake for Driven {
             let mut later = later.borrow_mut();
             later.as_mut().map(|later| later.push(self.clone())).is_some()
         });
-        // A thread that ends has nothing to send.
+        // A thread that ends sends no requests.
         if is_later.unwrap_or(false) {
             return;
         }
-        // One that is to be dropped needs no home for that.
+        // A task that is to be dropped needs no home runtime for that.
         if self.life.has_home() || self.life.is_due() { self.drive() } else { self.drive_at_home() }
     }
 }
 
 impl Driven {
-    /// Whoever calls this is the only one, because it was woken by them.
+    /// Drives the task. The caller is the only thread here, because it changed the state from
+    /// `IDLE`.
     fn drive(self: &Arc<Self>) {
         let waker = Waker::from(self.clone());
         for _ in 0..ROUNDS_MAX {
@@ -244,7 +250,7 @@ impl Driven {
         }
         let mut slot = self.task.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(task) = slot.as_mut() else { return Poll::Ready(()) };
-        // A panic is the end of the task, as it is on a runtime, and not of whoever drives it.
+        // A panic ends the task, as on a runtime, and not the driving thread.
         let polled =
             catch_unwind(AssertUnwindSafe(|| task.as_mut().poll(&mut Context::from_waker(waker))));
         if matches!(polled, Ok(Poll::Pending)) {
@@ -269,8 +275,8 @@ impl AtHome {
 
 impl Drop for AtHome {
     fn drop(&mut self) {
-        // The home runtime has ended. Whoever wakes the task next drives it, at the latest its own timer; unless nobody has the
-        // session any more.
+        // The home runtime has ended. The next thread that wakes the task drives it, at the latest
+        // its own timer. If the session was dropped, the task is dropped now.
         if let Some(task) = self.0.take() {
             if task.life.is_let_go() {
                 task.give_up();
@@ -290,10 +296,10 @@ mod tests {
 
     use super::*;
 
-    /// For so long a task may come to its end.
+    /// Time that a task has to end.
     const LIFE: Duration = Duration::from_secs(600);
 
-    /// A task that counts what it is sent, and the threads that drive it beside one another.
+    /// A task that counts its messages, and the threads that drive it at the same time.
     struct Counter {
         sender: mpsc::UnboundedSender<usize>,
         polls: Arc<AtomicUsize>,
@@ -311,7 +317,7 @@ mod tests {
                 while let Some(number) = receiver.recv().await {
                     added.fetch_add(number, Ordering::SeqCst);
                 }
-                let _nobody_waits = tell.send(());
+                let _ = tell.send(());
             });
             drop(spawns_core::spawn(poll_fn(move |cx| {
                 assert_eq!(driving.fetch_add(1, Ordering::SeqCst), 0, "one drives at a time");
@@ -322,7 +328,7 @@ mod tests {
             })));
         })
         .await;
-        // It waits for something to do.
+        // It waits for work.
         while polls.load(Ordering::SeqCst) == 0 {
             tokio::task::yield_now().await;
         }
@@ -417,7 +423,7 @@ mod tests {
         let Counter { sender, sum, ended, .. } = counter;
         leash.end_within(Duration::ZERO);
         drop(leash);
-        let _gone_or_not = sender.send(5);
+        let _ = sender.send(5);
         assert!(ended.await.is_err(), "it is dropped in the middle");
         assert_eq!(sum.load(Ordering::SeqCst), 0);
     }
@@ -435,7 +441,7 @@ mod tests {
         })
         .await;
         tokio::task::yield_now().await;
-        let _gone_or_not = sender.send(());
+        let _ = sender.send(());
         assert!(ended.await.is_err(), "what it had is dropped");
     }
 }

@@ -1,4 +1,4 @@
-//! Coming in, changing and going out.
+//! Joining, changing and leaving.
 
 use std::time::Instant;
 
@@ -17,11 +17,12 @@ use crate::roll::Read;
 use crate::trouble;
 use crate::wire::Wire;
 
-/// The paths of all nodes of a session are shorter together: `jute.maxbuffer`, where nothing else is set, is 1,048,575.
+/// Maximum bytes of the paths of all nodes of a session. The default of `jute.maxbuffer` is
+/// 1,048,575.
 const SESSION_BYTES_MAX: usize = 1_000_000;
-/// The end of a name, and what says how long it is.
+/// Bytes of the tail of a name, and of its length field.
 const TAIL_BYTES: usize = 15;
-/// The last tails of a line are not given: behind them ZooKeeper counts from zero again.
+/// Maximum tail of a line. Behind the last tails ZooKeeper counts from zero again.
 const TAIL_MAX: u32 = u32::MAX - (1 << 20);
 
 impl ZooKeeper {
@@ -30,7 +31,7 @@ impl ZooKeeper {
         let wire = self.session(session).ok_or_else(|| Error::lost(Loss::SessionGone))?;
         let ticket = Node::read(name.clone(), session, 0, 0, enter.body)
             .ok_or_else(|| Error::invalid("what is to be put into a line is no ticket"))?;
-        // From here on, whoever gives the ticket up sees it here, and takes it off.
+        // From here on, a caller that gives the ticket up finds it here, and removes it.
         let was_asked = self.asked().insert(name.id, session).is_some();
         let newest = self.newest();
         let most = self.nodes_max(&ticket);
@@ -55,7 +56,8 @@ impl ZooKeeper {
         entered
     }
 
-    /// Numbers that were given before are not given again by who knows of them.
+    /// Refuses a ticket whose number is not above the newest known one: the servers have older
+    /// data, and would give numbers again.
     async fn refuse_older(&self, node: &Node, newest: u64) -> Result<()> {
         if node.created > newest {
             self.hear_of(node.created);
@@ -65,7 +67,8 @@ impl ZooKeeper {
         Err(trouble::went_back(&self.settings))
     }
 
-    /// A session that ends is one transaction, which names all of its nodes. If that is larger than servers read, they fail.
+    /// Returns the maximum nodes of a session. The end of a session is one transaction that names
+    /// all of its nodes. If that is larger than servers read, they fail.
     fn nodes_max(&self, ticket: &Node) -> usize {
         let beginning = self.keys.beginning(&ticket.name, ticket.ticket.share.take());
         SESSION_BYTES_MAX / (self.settings.chroot.len() + beginning.len() + TAIL_BYTES)
@@ -100,13 +103,13 @@ impl ZooKeeper {
         let own = put.own.clone();
         let entered = self.stand(wire, enter, ticket, put).await;
         if entered.as_ref().is_err_and(|said| !self.said(said).is_retryable()) {
-            // Who is refused is not in the line, and nobody looks for it there.
+            // A refused ticket is not in the line, and no task looks for it there.
             self.take_back(wire, &own).await?;
         }
         entered
     }
 
-    /// The ticket's node was made. Answers where it stands, or takes it back.
+    /// Returns where a ticket stands whose node was made, or removes it.
     async fn stand(
         &self,
         wire: &Wire,
@@ -123,7 +126,7 @@ impl ZooKeeper {
             return Err(Said::RuntimeInconsistent);
         }
         if let Some(first) = listing.find(name.id).filter(|first| first.tail != own.tail) {
-            // An earlier create came in after all.
+            // An earlier create succeeded after all.
             self.take_back(wire, &own).await?;
             return self.is_in(wire, &listing, first).await;
         }
@@ -143,7 +146,7 @@ impl ZooKeeper {
         Ok(Entered::In { node, front, fresh: true })
     }
 
-    /// The ticket was there before.
+    /// Returns the outcome for a ticket that was there before.
     async fn is_in(&self, wire: &Wire, listing: &Listing, child: &Child) -> Result<Entered, Said> {
         let mut read = self.read(wire, std::slice::from_ref(child)).await?;
         let front = self.front_for(wire, listing, Some(child)).await?;
@@ -161,7 +164,7 @@ impl ZooKeeper {
         listing: &Listing,
     ) -> Result<Entered, Said> {
         let mut front = self.front_for(wire, listing, None).await?;
-        // Who keeps to another capacity is answered, too.
+        // The answer has a ticket of another capacity, too.
         let mixed = listing.children.iter().find(|child| child.name.of != enter.name.of);
         let mixed = self.read(wire, mixed.map(std::slice::from_ref).unwrap_or_default()).await?;
         front.nodes.extend(mixed.into_iter().flatten().map(|read| read.node));
@@ -189,13 +192,13 @@ impl ZooKeeper {
         }
     }
 
-    /// Sees to it that nothing more is sent that lets a ticket in, and waits until what was sent is answered one way or the
-    /// other: what is behind it on its own connection is.
+    /// Ensures that no further request for a ticket is sent, and waits until the earlier ones are
+    /// answered: a later request on their connection shows that.
     pub(crate) async fn wait_out(&self, name: &Name, session: SessionId) -> Result<Option<Node>> {
         self.asked().remove(&name.id);
         let found = match self.session(session) {
             Some(wire) => self.wait_out_over(&wire, name).await,
-            // Its session is closed, and nothing of it is left.
+            // Its session is closed, and none of its nodes is left.
             None => Ok(None),
         };
         match found {
@@ -249,7 +252,7 @@ impl ZooKeeper {
             join(join(plain, several), list)
         });
         let ((plain, several), listed) = wire.in_time(all).await?;
-        // What is read below takes another turn, and whoever waits for one must not keep one.
+        // The read below takes another turn, and a caller that waits for one must not keep one.
         drop(turn);
         let done = match (plain, several) {
             (Some(done), _) => done,
@@ -266,7 +269,7 @@ impl ZooKeeper {
         }
         self.roll.forget(line, id);
         let front = match listed {
-            // The line is there for as long as somebody is in it.
+            // The line exists as long as a ticket is in it.
             Some(Err(Said::NoNode)) => Some(tenure_queue::Front::default()),
             Some(listed) => {
                 let (names, stat) = listed?;
@@ -279,7 +282,7 @@ impl ZooKeeper {
         Ok(Removed { gone: true, front })
     }
 
-    /// What is to be compared so that these nodes are as they are known; `None` if one is not.
+    /// Returns the comparison that these nodes are unchanged; `None` if one is not.
     async fn unchanged(
         &self,
         wire: &Wire,
@@ -335,7 +338,7 @@ impl ZooKeeper {
                 writer.add_delete(&self.keys.less(&node.name, before), None)?;
             }
         }
-        // Whoever does not hear the answer does not know what the ticket takes.
+        // Without the answer the client does not know what the ticket takes.
         self.roll.forget(&node.name.line, node.name.id);
         let results = match wire.in_time(writer.commit()).await?.map_err(Said::from) {
             Ok(results) => results,

@@ -1,4 +1,5 @@
-//! What a start-up check finds: which servers these are, what they promise, and what their operator should know.
+//! Results of a start-up check: the kind of servers, their guarantees, and warnings for their
+//! operator.
 
 use std::io;
 use std::time::Duration;
@@ -13,66 +14,71 @@ use zookeeper_client::Client;
 use crate::settings::Settings;
 use crate::{tls, trouble};
 
-/// How long a server may take to say what it is; some are told not to.
+/// Time limit for a server's report about itself. Some servers refuse it.
 const WORD_MAX: Duration = Duration::from_millis(500);
-/// What a server is, and what it is set to.
+/// Commands for a server's version, and for its settings.
 const SRVR: &[u8] = b"srvr";
 const CONF: &[u8] = b"conf";
-/// The names of what it is set to.
+/// Names of settings.
 const SESSION_MIN: &str = "minSessionTimeout";
 const TICK: &str = "tickTime";
-/// The tick of servers that are set to nothing else.
+/// Default tick of servers.
 const TICK_USUAL: Duration = Duration::from_secs(3);
-/// The same as the first, and one letter more: of fewer than five, a server does not see whether they are TLS.
+/// The first command with one letter more: with fewer than five, a server does not detect whether
+/// they are TLS.
 const KNOCK: &[u8] = b"srvr\n";
-/// The least life of sessions that the README advises; a longer one is worth a warning.
+/// The minimum life of sessions that the README advises. A longer one is worth a warning.
 const ADVISED: Duration = Duration::from_secs(2);
-/// More than this nobody says of himself.
+/// Maximum bytes of a report.
 const BYTES_MAX: u64 = 64 * 1024;
 
-/// The longest version that is taken for one.
+/// Maximum bytes of a version.
 const VERSION_BYTES_MAX: usize = 32;
 
-/// How long it may take: by TLS as long as any connection: a server that has just started takes a second over its first one.
+/// Returns the time limit of a report. With TLS it is that of a connection: a server that has just
+/// started takes a second over its first one.
 fn word_max(settings: &Settings) -> Duration {
     if settings.tls.is_some() { settings.connect_timeout } else { WORD_MAX }
 }
 
-/// What was found.
+/// The results.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Facts {
-    /// What a server says it is, if it says it.
+    /// The version, if a server reports it.
     pub(crate) version: Option<String>,
-    /// There are several servers, of which one leads.
+    /// There are several servers, and one of them leads.
     pub(crate) is_ensemble: bool,
-    /// No session ends sooner without a sign of life, if a server says that.
+    /// The minimum life of a session without a sign of life, if a server reports it.
     pub(crate) session_min: Option<Duration>,
-    /// The servers' unit of time, if one says it.
+    /// The servers' tick, if one reports it.
     pub(crate) tick: Option<Duration>,
 }
 
 impl Facts {
-    /// How long a session is asked to live for tickets of this ttl. In an ensemble that is two ticks at least, which is what
-    /// ZooKeeper grants where nothing is set: of a shorter life too little would be sure.
+    /// Returns the ttl to open a session with, for tickets of this ttl. In an ensemble that is at
+    /// least two ticks, the default minimum of ZooKeeper: too little of a shorter life would be
+    /// sure.
     pub(crate) fn life_for(&self, ttl: Duration) -> Duration {
         if self.is_ensemble { ttl.max(self.tick.unwrap_or(TICK_USUAL) * 2) } else { ttl }
     }
 
-    /// How long ago a sign of life must have been answered, of a session that was granted so much, to be surely known to the leader of an ensemble. The
-    /// leader asks the others every half tick whom they have heard, and may be late with that by a quarter of it.
+    /// Returns the minimum age of an answered sign of life that the leader of an ensemble surely
+    /// knows, in a session with this granted life. The leader asks the others every half tick for
+    /// the sessions that are alive, and may be late with that by a quarter of it.
     pub(crate) fn unheard_for(&self, granted: Duration) -> Duration {
         self.tick.map_or(granted / 2, |tick| (tick * 5 / 8).max(granted / 4))
     }
 
-    /// How much of a life is counted on at most. Where an ensemble does not say its tick, the other half is never sure.
+    /// Returns the maximum part of a life that is relied on. If an ensemble does not report its
+    /// tick, the other half is never sure.
     pub(crate) fn sure_of(&self, granted: Duration) -> Duration {
         if self.is_ensemble && self.tick.is_none() { granted / 2 } else { granted }
     }
 }
 
-/// Asks the servers, and refuses what only speaks ZooKeeper's language.
+/// Asks the servers, and refuses a server that only speaks ZooKeeper's protocol.
 pub(crate) async fn find(settings: &Settings, client: &Client) -> Result<Facts> {
-    // A server alone has no list of servers.
+    // A single server has no list of servers.
     let config = client.get_config().await;
     let is_ensemble = config.map_or(true, |(config, _)| has_servers(&config));
     let within = word_max(settings);
@@ -92,7 +98,7 @@ pub(crate) async fn find(settings: &Settings, client: &Client) -> Result<Facts> 
             facts.version.get_or_insert_with(|| version.to_owned());
             (facts.session_min, facts.tick) = (set_to(SESSION_MIN), set_to(TICK));
         }
-        // Another server may say what this one does not.
+        // Another server may report what this one does not.
         if facts.version.is_some() && (facts.tick.is_some() || !is_ensemble) {
             break;
         }
@@ -100,19 +106,23 @@ pub(crate) async fn find(settings: &Settings, client: &Client) -> Result<Facts> 
     Ok(facts)
 }
 
-/// What is known of servers that let no client in.
+/// The state of servers that let no client in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Presence {
-    /// Nobody answers.
+    /// No server answers.
     Absent,
-    /// Somebody takes connections, and ends them without a word of `ZooKeeper`.
+    /// A server takes connections, and ends them without an answer of `ZooKeeper`.
     Mute,
-    /// One says something: they choose who leads.
+    /// A server answers: they are choosing their leader.
     There,
 }
 
-/// Whether one of the servers says anything. Where TLS keeps all of them from it, that is refused; where some, it is told. Where
-/// none can be reached, it is told why.
+/// Returns whether one of the servers answers.
+///
+/// # Errors
+///
+/// The reason if TLS keeps all servers from an answer, if it keeps some of them, or if no server
+/// can be reached.
 pub(crate) async fn presence(settings: &Settings) -> Result<Presence> {
     let (mut presence, mut refusals, mut out_of_reach) = (Presence::Absent, Vec::new(), Vec::new());
     for server in &settings.servers {
@@ -125,7 +135,7 @@ pub(crate) async fn presence(settings: &Settings) -> Result<Presence> {
                 }
             };
             match said(settings, server, stream, KNOCK).await {
-                // What is no text is what TLS says of words that are none of its own.
+                // TLS answers bytes that are no text to words that are none of its own.
                 Ok(said) if said.is_empty() || said.starts_with(char::is_control) => {
                     Ok(Presence::Mute)
                 }
@@ -141,7 +151,7 @@ pub(crate) async fn presence(settings: &Settings) -> Result<Presence> {
     let is_refused = refusals.len() == settings.servers.len();
     match refusals.into_iter().next() {
         Some(refusal) if is_refused => Err(refusal),
-        // Another one may answer in a while.
+        // Another one may answer later.
         Some(refusal) if presence < Presence::There => Err(refusal.into_retryable()),
         _ if presence == Presence::Absent && !out_of_reach.is_empty() => {
             Err(Error::unavailable(errors::join(&out_of_reach)))
@@ -150,7 +160,7 @@ pub(crate) async fn presence(settings: &Settings) -> Result<Presence> {
     }
 }
 
-/// What these servers promise.
+/// Returns the guarantees of these servers.
 pub(crate) fn profile(settings: &Settings, facts: &Facts) -> Guarantees {
     let mut profile = Guarantees::new("zookeeper", Liveness::Session);
     profile.store = settings.whom();
@@ -212,7 +222,7 @@ fn has_servers(config: &[u8]) -> bool {
     config.split(|byte| *byte == b'\n').any(|line| line.starts_with(b"server."))
 }
 
-/// One of the words of four letters that servers answer on their own port.
+/// Sends one of the four-letter commands that servers answer on their own port.
 async fn ask(settings: &Settings, server: &Address, word: &[u8]) -> io::Result<String> {
     said(settings, server, reach(server).await?, word).await
 }
@@ -241,7 +251,7 @@ async fn answered(
     stream.flush().await?;
     let mut said = Vec::new();
     match stream.take(BYTES_MAX).read_to_end(&mut said).await {
-        // Servers end a connection of TLS without the word that ends it.
+        // Servers end a connection of TLS without the record that ends it.
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof && !said.is_empty() => {}
         read => drop(read?),
     }
@@ -251,12 +261,12 @@ async fn answered(
 fn version(said: &str) -> Option<&str> {
     let rest = said.split_once("version: ")?.1;
     let version = rest.split(['-', ',', '\n']).next().map(str::trim)?;
-    // It is shown to people, and whoever listens there may say anything.
+    // The version is shown to people, and any program may answer there.
     let is_plain = version.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'.');
     (is_plain && (1..=VERSION_BYTES_MAX).contains(&version.len())).then_some(version)
 }
 
-/// What a server is set to, if it says that: `conf` is one of the words that it may be told not to answer.
+/// Reads a setting, if the server reports it: `conf` may be disabled.
 fn time(conf: &str, name: &str) -> Option<Duration> {
     let ms = conf.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='))?;
     ms.trim().parse().ok().map(Duration::from_millis)

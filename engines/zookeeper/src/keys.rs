@@ -1,49 +1,50 @@
-//! The names of nodes: no text of a user but chroot and prefix is a part of them.
+//! The names of nodes: chroot and prefix are the only text of a user in them.
 //!
 //! ```text
 //! PREFIX/v1/t/LINE                              a line: a container, whose data is the key
-//! PREFIX/v1/t/LINE/CAPACITY-TAKE-TICKET-TAIL    a ticket: ephemeral, with a tail that ZooKeeper counts for each line
-//! PREFIX/v1/t/LINE/less-TICKET-TAKE             the ticket takes less by now: ephemeral, too
+//! PREFIX/v1/t/LINE/CAPACITY-TAKE-TICKET-TAIL    a ticket: ephemeral; ZooKeeper counts the tail
+//! PREFIX/v1/t/LINE/less-TICKET-TAKE             the ticket takes less now: ephemeral, too
 //! PREFIX/v1/t/LINE/base                         what is added to the line's numbers
 //! PREFIX/v1/c/LINE                              the line's sequence
-//! PREFIX/v1/now                                 what is written to learn what the time is, in transactions, and as a sign of life
+//! PREFIX/v1/now                                 written for the current transaction, and as a sign of life
 //! ```
 //!
-//! All that decides who is served is in the names, so that one listing of a line tells it.
+//! The names have all that decides which tickets are served, so that one listing of a line is
+//! enough.
 
 use tenure_core::{Share, TicketId, served};
 use tenure_queue::{LineId, Name, Register};
 
-/// A register beside the tickets of a line.
+/// The base, beside the tickets of a line.
 const BASE: &str = "base";
 const LESS: &str = "less-";
 
-/// All names below one prefix.
+/// The names below one prefix.
 #[derive(Clone, Debug)]
 pub(crate) struct Keys {
     root: String,
 }
 
-/// A ticket, as its name tells it.
+/// A ticket, read from its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Child {
     pub(crate) name: Name,
-    /// How much it took when it came.
+    /// Its take when it joined.
     pub(crate) asked: u32,
-    /// How much it takes now.
+    /// Its take now.
     pub(crate) takes: u32,
-    /// What ZooKeeper counted for its line.
+    /// ZooKeeper's count in its line.
     pub(crate) tail: i32,
 }
 
-/// A line, as the names in it tell it.
+/// A line, read from the names in it.
 #[derive(Debug, Default)]
 pub(crate) struct Listing {
-    /// In the order in which they came.
+    /// In the order in which they joined.
     pub(crate) children: Vec<Child>,
-    /// A number was written that is added to those of the line.
+    /// The line has a base.
     pub(crate) has_base: bool,
-    /// The last transaction in which somebody came or went.
+    /// The last transaction in which a ticket joined or left.
     pub(crate) at: u64,
 }
 
@@ -52,7 +53,7 @@ impl Keys {
         Self { root: format!("/{prefix}/v1") }
     }
 
-    /// What must be there before anything else.
+    /// Returns the nodes that must exist before any line.
     pub(crate) fn roots(&self) -> [String; 4] {
         let root = &self.root;
         [root.clone(), format!("{root}/t"), format!("{root}/c"), self.now()]
@@ -66,7 +67,7 @@ impl Keys {
         format!("{}/now", self.root)
     }
 
-    /// All lines.
+    /// Returns the parent of all lines.
     pub(crate) fn lines(&self) -> String {
         format!("{}/t", self.root)
     }
@@ -75,7 +76,7 @@ impl Keys {
         format!("{}/t/{line}", self.root)
     }
 
-    /// What the name of a new ticket begins with.
+    /// Returns the beginning of the name of a new ticket.
     pub(crate) fn beginning(&self, name: &Name, asked: u32) -> String {
         let Name { line, of, id } = name;
         format!("{}/t/{line}/{of:x}-{asked:x}-{id}-", self.root)
@@ -85,7 +86,7 @@ impl Keys {
         format!("{}{:010}", self.beginning(&child.name, child.asked), child.tail)
     }
 
-    /// What tells that a ticket takes so much less than it asked for.
+    /// Returns the name of the node that lowers a ticket's take to `takes`.
     pub(crate) fn less(&self, name: &Name, takes: u32) -> String {
         format!("{}/{LESS}{}-{takes:x}", self.line(&name.line), name.id)
     }
@@ -99,7 +100,7 @@ impl Keys {
 }
 
 impl Listing {
-    /// What these names tell of a line. Others than Tenure's do not count.
+    /// Reads a line from its names. Ignores names that are not Tenure's.
     pub(crate) fn read(line: &LineId, names: &[String], at: u64) -> Self {
         let mut children: Vec<Child> = names.iter().filter_map(|name| child(line, name)).collect();
         for (id, takes) in names.iter().filter_map(|name| less(name)) {
@@ -111,12 +112,12 @@ impl Listing {
         Self { children, has_base: names.iter().any(|name| name == BASE), at }
     }
 
-    /// The ticket with this id: the first, if a lost answer made two of it.
+    /// Returns the ticket with this id: the first, if a lost answer made two of it.
     pub(crate) fn find(&self, id: TicketId) -> Option<&Child> {
         self.children.iter().find(|child| child.name.id == id)
     }
 
-    /// How many are served, and the first who is not.
+    /// Returns the count of served tickets, which is the index of the first one that is not.
     pub(crate) fn served(&self) -> usize {
         let mut taken = 0;
         let served = self.children.iter().take_while(|child| {
@@ -128,26 +129,26 @@ impl Listing {
         served.count() + 1
     }
 
-    /// Those who came before a ticket.
+    /// Returns the tickets before a ticket.
     pub(crate) fn before(&self, child: &Child) -> &[Child] {
         let ahead = self.children.partition_point(|other| other.order() < child.order());
         &self.children[..ahead]
     }
 }
 
-/// How much all of them take.
+/// Returns the sum of their takes.
 pub(crate) fn taken<'a>(children: impl IntoIterator<Item = &'a Child>) -> u64 {
     children.into_iter().map(|child| u64::from(child.takes)).sum()
 }
 
 impl Child {
-    /// Where it stands among those of its line. ZooKeeper counts up to `i32::MAX` and goes on below zero.
+    /// Returns its order in the line. ZooKeeper counts up to `i32::MAX` and goes on below zero.
     pub(crate) fn order(&self) -> u32 {
         self.tail.cast_unsigned()
     }
 }
 
-/// The ticket that has this name in its line; `None` if that is something else.
+/// Reads a ticket from its name in the line; `None` if that is another node.
 pub(crate) fn child(line: &LineId, text: &str) -> Option<Child> {
     let mut parts = text.splitn(4, '-');
     let of = u32::from_str_radix(parts.next()?, 16).ok()?;
@@ -162,7 +163,7 @@ fn less(text: &str) -> Option<(TicketId, u32)> {
     Some((id.parse().ok()?, u32::from_str_radix(takes, 16).ok()?))
 }
 
-/// Transactions are never negative.
+/// Converts a transaction number, which is never negative.
 pub(crate) fn zxid(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }

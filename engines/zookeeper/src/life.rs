@@ -1,24 +1,24 @@
-//! Until when the tasks of a session are driven, and by whom.
+//! The life of a session's tasks.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Until when the tasks of one session are driven.
+/// The life of one session's tasks.
 pub(crate) struct Life {
     began: Instant,
-    /// When the home runtime was seen last, counted from the beginning.
+    /// The last look at the home runtime, counted from the beginning.
     seen_ms: AtomicU64,
     /// Maximum time between two looks at the home runtime.
     patience_ms: AtomicU64,
-    /// The home runtime is no more.
+    /// The home runtime has ended.
     home_has_ended: AtomicBool,
     stopped: AtomicBool,
-    /// When the tasks are dropped wherever they stand, counted from the beginning.
+    /// When the tasks are dropped at any point, counted from the beginning.
     due_ms: AtomicU64,
 }
 
 impl Life {
-    /// One that begins now, and has no end yet.
+    /// Returns a life that begins now, without an end yet.
     pub(crate) fn new() -> Self {
         Self {
             began: Instant::now(),
@@ -30,13 +30,13 @@ impl Life {
         }
     }
 
-    /// The home runtime is there, and the next look comes within `patience`.
+    /// Notes that the home runtime runs, and that the next look comes within `patience`.
     pub(crate) fn see(&self, patience: Duration) {
         self.patience_ms.store(millis(patience), Ordering::Relaxed);
         self.seen_ms.store(self.now_ms(), Ordering::Relaxed);
     }
 
-    /// Whether the home runtime was seen lately.
+    /// Returns whether the home runtime was seen lately.
     pub(crate) fn has_home(&self) -> bool {
         let gone = self.now_ms().saturating_sub(self.seen_ms.load(Ordering::Relaxed));
         gone <= self.patience_ms.load(Ordering::Relaxed) && !self.has_home_ended()
@@ -50,7 +50,7 @@ impl Life {
         self.home_has_ended.load(Ordering::Acquire)
     }
 
-    /// Drives no task from now on.
+    /// Stops driving the tasks.
     pub(crate) fn stop(&self) {
         self.stopped.store(true, Ordering::Release);
     }
@@ -67,12 +67,12 @@ impl Life {
         self.stopped.swap(false, Ordering::AcqRel)
     }
 
-    /// Whether the leash was dropped.
+    /// Returns whether the leash was dropped.
     pub(crate) fn is_let_go(&self) -> bool {
         self.due_ms.load(Ordering::Acquire) < u64::MAX
     }
 
-    /// Whether the tasks have had their time to end.
+    /// Returns whether the time of the tasks to end is over.
     pub(crate) fn is_due(&self) -> bool {
         self.is_let_go() && self.now_ms() >= self.due_ms.load(Ordering::Acquire)
     }

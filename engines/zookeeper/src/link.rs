@@ -1,5 +1,5 @@
-//! The session that is not for tickets: what is read, and what is written beside the lines, goes over it. It is opened anew
-//! when it is over.
+//! The session that is not for tickets. It carries reads, and writes beside the lines. It is opened
+//! again when it is over.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use tenure_kit::{ConnectContext, Server};
 use crate::settings::Settings;
 use crate::wire::Wire;
 
-/// It lives for so many times as long as an answer is waited for.
+/// Its ttl as a multiple of `timeout`.
 const LIVES: u32 = 5;
 
 /// The servers of an ensemble, for the kit's link.

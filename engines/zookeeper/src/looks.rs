@@ -1,4 +1,5 @@
-//! Looks at lines: those who want to see the same line at the same time share one look, which begins after all of them asked.
+//! Listings of lines, coalesced: concurrent callers for the same line share one listing, which
+//! begins after all of them asked.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,25 +10,25 @@ use tokio::sync::Mutex as AsyncMutex;
 
 use crate::keys::Listing;
 
-/// The looks of one session.
+/// The listings of one session.
 #[derive(Default)]
 pub(crate) struct Looks {
     lines: Mutex<HashMap<LineId, Arc<Turns>>>,
     count: AtomicU64,
 }
 
-/// One looks at a line at a time. What was seen last, and when that look began.
+/// The turn to list a line, one at a time, with the last listing and its begin.
 type Turns = AsyncMutex<Option<(u64, Arc<Listing>)>>;
 
 impl Looks {
-    /// Looks, or learns from a look that began after this was called.
+    /// Lists a line, or returns the result of a listing that began after this call.
     pub(crate) async fn share<E>(
         &self,
         line: &LineId,
         look: impl Future<Output = Result<Listing, E>>,
     ) -> Result<Arc<Listing>, E> {
         let asked = self.count.fetch_add(1, Ordering::Relaxed);
-        // Dropped last, also if this is given up.
+        // Dropped last, also if this future is dropped.
         let _listed = Listed { looks: self, line };
         let turns = self.lines().entry(line.clone()).or_default().clone();
         let mut last = turns.lock().await;
@@ -45,7 +46,7 @@ impl Looks {
     }
 }
 
-/// A line is on the list for as long as somebody looks at it, or waits for another one who does.
+/// Keeps a line in the map as long as a caller lists it, or waits for a listing.
 struct Listed<'a> {
     looks: &'a Looks,
     line: &'a LineId,

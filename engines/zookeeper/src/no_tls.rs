@@ -1,4 +1,5 @@
-//! TLS to the servers where the feature `tls` is left out: it is refused when a URL asks for it, so that nothing else comes here.
+//! TLS to the servers without the feature `tls`. A URL that asks for it is refused, so that this
+//! code is never reached otherwise.
 
 use std::io;
 

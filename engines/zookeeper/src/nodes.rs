@@ -1,5 +1,5 @@
-//! How many nodes live by each session of this client: a session that ends names all of them, and servers fail where they are too
-//! many.
+//! Count of nodes of each session of this client. A session that ends names all of them, and
+//! servers fail if they are too many.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -17,7 +17,7 @@ struct All {
     counts: HashMap<SessionId, usize>,
 }
 
-/// The nodes of one ticket: its own, and one that tells how much less it takes.
+/// The nodes of one ticket: its own, and the one that lowers its take.
 #[derive(Clone, Copy)]
 struct Own {
     session: SessionId,
@@ -25,7 +25,8 @@ struct Own {
 }
 
 impl Nodes {
-    /// A ticket's node is about to be made. Not if `most` live by its session already, however many ask at once.
+    /// Counts a ticket's node that is about to be made. Returns `false` if its session has `most`
+    /// already, at any count of concurrent callers.
     #[must_use]
     pub(crate) fn make(&self, id: TicketId, session: SessionId, most: usize) -> bool {
         let mut all = self.lock();
@@ -37,7 +38,8 @@ impl Nodes {
         all.add(session, most) && all.by_id.insert(id, Own { session, count: 1 }).is_none()
     }
 
-    /// A ticket is about to take less, which a second node tells. The same as for the first. Others' tickets do not count.
+    /// Counts the second node of a ticket that is about to take less, in the same way. Ignores
+    /// tickets of other clients.
     #[must_use]
     pub(crate) fn make_less(&self, id: TicketId, most: usize) -> bool {
         let mut all = self.lock();
@@ -51,12 +53,12 @@ impl Nodes {
         has_room
     }
 
-    /// A ticket is out.
+    /// Removes a ticket that is out.
     pub(crate) fn forget(&self, id: TicketId) {
         self.lock().take_off(id);
     }
 
-    /// A session has ended, and its nodes with it.
+    /// Removes a session that has ended, and its nodes with it.
     pub(crate) fn end(&self, session: SessionId) {
         let mut all = self.lock();
         all.by_id.retain(|_, own| own.session != session);

@@ -1,5 +1,5 @@
-//! Whether all servers of a URL keep the same data. A client speaks to one of them, and two clients of servers that are not one ensemble
-//! would both be given the same lock.
+//! The check that all servers of a URL keep the same data. A client uses one of them, and two
+//! clients of servers that are not one ensemble would both get the same lock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,13 +15,15 @@ use crate::settings::Settings;
 use crate::trouble;
 use crate::wire::Wire;
 
-/// So long a client that begins waits for the servers that it does not speak to.
+/// Time for which a new client waits for the servers that it does not use.
 const WITHIN: Duration = Duration::from_millis(500);
-/// A session that was opened in vain is gone after that, or after the least that the servers grant.
+/// Ttl of the sessions of this check. An unused session is gone after that, or after the minimum of
+/// the servers.
 const LIFE: Duration = Duration::from_secs(2);
 
 impl ZooKeeper {
-    /// Refuses servers that do not know what was just written, as far as they answer at once. Who cannot be reached now is not waited for.
+    /// Refuses servers that do not have the node that was just written, if they answer at once.
+    /// Does not wait for a server that cannot be reached now.
     pub(crate) async fn refuse_others(&self, written: &Stat) -> Result<()> {
         let settings = &self.settings;
         if settings.servers.len() == 1 {
@@ -38,7 +40,7 @@ impl ZooKeeper {
     }
 }
 
-/// What this server knows of a node, which may be nothing; `None` if it does not say.
+/// Returns this server's state of a node, which may not exist; `None` if it does not answer.
 async fn look(settings: &Settings, server: &Address, path: &str) -> Option<Option<Stat>> {
     let alone = Settings { servers: vec![server.clone()], ..settings.clone() };
     let wire = Wire::open(&Arc::new(alone), LIFE).await.ok()?;
@@ -48,7 +50,8 @@ async fn look(settings: &Settings, server: &Address, path: &str) -> Option<Optio
     turn.check_stat(path).await.ok()
 }
 
-/// Whether a node is the one that was written to, and has been. Others may have written to it since.
+/// Returns whether a node is the one that was written to. Other clients may have written to it
+/// since.
 fn is_same(seen: Option<Stat>, written: &Stat) -> bool {
     seen.is_some_and(|seen| {
         (seen.czxid, seen.ctime) == (written.czxid, written.ctime) && seen.mzxid >= written.mzxid

@@ -1,4 +1,4 @@
-//! A ticket's node is made, and told who is in the line with it.
+//! Making a ticket's node, and listing its line.
 
 use futures_util::future::join;
 use tenure_queue::{Enter, Name, Node};
@@ -9,10 +9,10 @@ use crate::driven::together;
 use crate::keys::{Child, Listing, zxid};
 use crate::wire::Wire;
 
-/// So often a line may be taken away from under who comes in.
+/// Maximum retries of a join whose line was removed meanwhile.
 const ATTEMPTS_MAX: u32 = 8;
 
-/// A node that was made just now, and its line with it, if that may be listed.
+/// A node that was just made, and its line if that could be listed.
 pub(crate) struct Put {
     pub(crate) own: Child,
     pub(crate) created: u64,
@@ -26,26 +26,26 @@ struct Made {
     listed: Result<(Vec<String>, Stat), Said>,
 }
 
-/// How a node is made.
+/// The way to make a node.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// Others are in the line, as far as is known.
+    /// Other tickets of this client are in the line, as far as is known.
     Among,
-    /// Nobody is, as far as is known.
+    /// No other ticket is in the line, as far as is known.
     Alone,
-    /// The line is not there.
+    /// The line does not exist.
     First,
 }
 
 impl ZooKeeper {
-    /// Makes the node, and learns who is in its line. The line itself is made if it is not there.
+    /// Makes the node, and lists its line. Makes the line itself if it does not exist.
     pub(crate) async fn put(
         &self,
         wire: &Wire,
         enter: &Enter<'_>,
         ticket: &Node,
     ) -> Result<Put, Said> {
-        // Where others are, the line is listed anyway, and is asked for at once.
+        // If other tickets are there, the line is listed anyway, and is requested at once.
         let line = &enter.name.line;
         let is_alone = self.free.seems(line) && !self.roll.knows(line);
         let mut way = if is_alone { Way::Alone } else { Way::Among };
@@ -71,7 +71,7 @@ impl ZooKeeper {
         Err(Said::NoNode)
     }
 
-    /// Makes the node, and lists the line behind that, in one round trip.
+    /// Makes the node, and lists the line after that, in one round trip.
     async fn put_among(&self, wire: &Wire, enter: &Enter<'_>, ticket: &Node) -> Result<Made, Said> {
         let (name, asked) = (enter.name, ticket.ticket.share.take());
         let (line, beginning) = (self.keys.line(&name.line), self.keys.beginning(name, asked));
@@ -86,8 +86,8 @@ impl ZooKeeper {
         Ok(Made { own, created: zxid(stat.czxid), listed })
     }
 
-    /// Makes the node, and writes to its line what stands there already: the answer tells how many are in the line then. Only if
-    /// they are more than one, the line is listed.
+    /// Makes the node, and writes the line's data to it again: the answer has the count of its
+    /// nodes. Lists the line only if there are several.
     async fn put_alone(
         &self,
         wire: &Wire,
@@ -114,7 +114,8 @@ impl ZooKeeper {
         };
         let tail = path.strip_prefix(&beginning).and_then(|tail| tail.parse().ok());
         let own = own(name, asked, tail.ok_or(Said::BadArguments(&"an answer that is no path"))?);
-        // Some servers do not tell of a ticket that is made so. It is of the same transaction as what is written to its line.
+        // Some servers do not report the transaction of a ticket that is made so. It is that of the
+        // write to its line.
         let created = zxid(stat.mzxid);
         let listed = if stat.num_children == 1 {
             Ok((vec![self.keys.ticket(&own).split_off(line.len() + 1)], *stat))
@@ -124,22 +125,23 @@ impl ZooKeeper {
         Ok(Made { own, created, listed })
     }
 
-    /// Sends what lets a ticket in, unless it was given up. Whoever gives it up looks for it behind what was sent before.
+    /// Sends the requests of a join, unless it was given up. A caller that gives it up looks for it
+    /// after the requests that were sent before.
     fn send_for<T>(&self, name: &Name, send: impl FnOnce() -> T) -> Result<T, Said> {
         together(|| {
             let asked = self.asked();
-            // Nobody waits for this answer.
+            // No caller waits for this answer.
             asked.contains_key(&name.id).then(send).ok_or(Said::Timeout)
         })
     }
 }
 
-/// A ticket that takes what it asked for.
+/// Returns a ticket that takes what it asked for.
 fn own(name: &Name, asked: u32, tail: i32) -> Child {
     Child { name: name.clone(), asked, takes: asked, tail }
 }
 
-/// What `ZooKeeper` counts for a line has 32 bits.
+/// Converts `ZooKeeper`'s count for a line, which has 32 bits.
 fn tail_of(number: i64) -> i32 {
     i32::try_from(number).unwrap_or(-1)
 }

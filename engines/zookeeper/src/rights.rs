@@ -1,11 +1,12 @@
-//! What this user may do: tried when a client connects, because most of a lock's life goes well with fewer rights than its end needs.
+//! The check of a user's rights when a client connects, because most of a lock's life needs fewer
+//! rights than its end.
 
 use tenure_core::{Result, TicketId};
 use zookeeper_client::{Acls, CreateMode, Error as Said, MultiWriteError, MultiWriteResult, Stat};
 
 use crate::client::ZooKeeper;
 
-/// A right that a user has not where lines are kept.
+/// A right that a user does not have at the place of the lines.
 #[derive(Clone, Copy)]
 pub(crate) enum Right {
     Create,
@@ -13,7 +14,7 @@ pub(crate) enum Right {
 }
 
 impl Right {
-    /// Each line has rights of its own, so that it is no refusal.
+    /// Returns a warning instead of an error, because each line has rights of its own.
     pub(crate) fn warning(self, client: &ZooKeeper) -> String {
         let (right, letter, what) = match self {
             Self::Create => {
@@ -34,21 +35,22 @@ impl Right {
 }
 
 impl ZooKeeper {
-    /// Writes to a node, which is refused to whoever may not, and tries to make and delete another one together with that. What is tried
-    /// is undone in the same moment, or was never there. Answers what was written, too.
+    /// Writes to a node, and makes and deletes another one in the same transaction. Servers refuse
+    /// that to a user without a right. The attempt is undone in the same moment, or changes
+    /// nothing. Returns the written node, too.
     pub(crate) async fn missing_right(&self) -> Result<(Stat, Option<Right>)> {
         let right = match try_all(self).await? {
             Tried::All(written) => return Ok((written, None)),
             Tried::AllBefore(1, Said::NoAuth) => Some(Right::Create),
             Tried::AllBefore(2, Said::NoAuth) => Some(Right::Delete),
-            // It may be no matter of rights, such as a quota, and those who only look need no more.
+            // The reason may be another one, such as a quota. Onlookers need no more rights.
             Tried::AllBefore(..) => None,
         };
         Ok((self.write_now().await?, right))
     }
 }
 
-/// What was allowed. Nothing was done if not all was.
+/// The allowed steps. Nothing was done if not all are allowed.
 enum Tried {
     All(Stat),
     AllBefore(usize, Said),

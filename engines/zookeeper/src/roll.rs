@@ -1,5 +1,5 @@
-//! The roll: what was read of tickets, by the names that their lines list. A name and who it belongs to never change, so that
-//! a listing and what is on the roll tell a line; only what may have changed is read again.
+//! The roll: a cache of tickets by their names in a line. The owner of a name never changes, so a
+//! listing and the roll describe a line. Only data that may have changed is read again.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,12 +10,12 @@ use tenure_queue::{LineId, Node};
 
 use crate::keys::{Child, Listing};
 
-/// What was read longer ago is read again.
+/// Age after which a ticket is read again.
 const FRESH: Duration = Duration::from_secs(1);
-/// With so many lines on it, the roll is begun anew: it holds nothing that could not be read again.
+/// Maximum lines. Beyond it the roll is cleared: all of it can be read again.
 const LINES_MAX: usize = 16_384;
 
-/// What one client has read.
+/// The tickets that one client has read.
 #[derive(Clone, Default)]
 pub(crate) struct Roll(Arc<Mutex<HashMap<LineId, Page>>>);
 
@@ -31,18 +31,18 @@ struct Page {
 pub(crate) struct Read {
     pub(crate) child: Child,
     pub(crate) node: Node,
-    /// How often its data was changed, which is what ZooKeeper compares.
+    /// Its data version, which is what ZooKeeper compares.
     pub(crate) changes: i32,
     pub(crate) at: Instant,
 }
 
 impl Read {
-    /// Lately enough that only its name is to be looked at again.
+    /// Returns whether it was read so recently that its name is enough.
     pub(crate) fn is_fresh(&self) -> bool {
         self.at.elapsed() < FRESH
     }
 
-    /// The ticket, taking what its line says it takes.
+    /// Returns the ticket with the take of its line.
     pub(crate) fn node_of(&self, child: &Child) -> Node {
         let mut node = self.node.clone();
         if let Ok(share) = Share::new(child.takes, child.name.of) {
@@ -57,17 +57,17 @@ impl Roll {
         self.lock().get(line)?.by_id.get(&id).cloned()
     }
 
-    /// The last transaction in which the line was seen to change.
+    /// Returns the last known transaction that changed the line.
     pub(crate) fn at(&self, line: &LineId) -> u64 {
         self.lock().get(line).map_or(0, |page| page.at)
     }
 
-    /// Whether anybody is known who is in the line.
+    /// Returns whether a ticket in the line is known.
     pub(crate) fn knows(&self, line: &LineId) -> bool {
         self.lock().contains_key(line)
     }
 
-    /// How long the line was when it was listed last.
+    /// Returns the length of the line at its last listing.
     pub(crate) fn length(&self, line: &LineId) -> usize {
         self.lock().get(line).map_or(0, |page| page.length)
     }
@@ -91,7 +91,7 @@ impl Roll {
         }
     }
 
-    /// Those who are in a line no longer come off.
+    /// Removes the tickets that are not in the line any more.
     pub(crate) fn list(&self, line: &LineId, listing: &Listing) {
         let mut pages = self.lock();
         if let Some(page) = pages.get_mut(line) {

@@ -1,4 +1,4 @@
-//! Which servers keep the lines, and on what terms they are spoken to: what a URL says.
+//! The settings of a URL: the servers of an ensemble, and its options.
 
 use std::time::Duration;
 
@@ -6,38 +6,40 @@ use tenure_kit::tls::Files;
 use tenure_kit::url::{Address, Login};
 use zookeeper_client::{Acl, AuthId, Permission};
 
-/// The node below which everything is kept, where a URL names none.
+/// Default node below which everything is kept.
 pub(crate) const PREFIX: &str = "tenure";
 
-/// On what terms the ensemble is spoken to.
+/// The settings of an ensemble.
 #[derive(Clone)]
 pub(crate) struct Settings {
-    /// One at least.
+    /// At least one.
     pub(crate) servers: Vec<Address>,
     pub(crate) login: Login,
-    /// The node that stands for the root, such as `/app`; empty for the root itself. It must be there.
+    /// The node that is the root, such as `/app`; empty for the root itself. It must exist.
     pub(crate) chroot: String,
-    /// The node below which everything is kept, without its first slash. It is made if it is not there.
+    /// The node below which everything is kept, without its first slash. The engine makes it if it
+    /// does not exist.
     pub(crate) prefix: String,
-    /// Who may see and change what is kept; whoever made it, if somebody is logged in, or else everybody.
+    /// The users that may see and change the nodes: by default the creator if the URL has a user,
+    /// or else all users.
     pub(crate) acl: Option<Whom>,
     pub(crate) tls: Option<Files>,
     pub(crate) connect_timeout: Duration,
     pub(crate) timeout: Duration,
 }
 
-/// Who may see and change what is kept.
+/// The users that may see and change the nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Whom {
     Everybody,
-    /// Whoever made it: the user of the URL.
+    /// The creator: the user of the URL.
     Creator,
     /// A user and the hash of a password, as ZooKeeper writes them.
     Digest(String),
 }
 
 impl Settings {
-    /// What holds where a URL says nothing.
+    /// Returns the default settings.
     pub(crate) fn of(servers: Vec<Address>, login: Login) -> Self {
         Self {
             servers,
@@ -51,7 +53,7 @@ impl Settings {
         }
     }
 
-    /// What nodes are made with.
+    /// Returns the access control list of new nodes.
     pub(crate) fn acls(&self) -> Vec<Acl> {
         let usual = if self.login.user.is_some() { Whom::Creator } else { Whom::Everybody };
         let whom = match self.acl.clone().unwrap_or(usual) {
@@ -62,23 +64,23 @@ impl Settings {
         vec![Acl::new(Permission::ALL, whom)]
     }
 
-    /// The servers and the chroot, as ZooKeeper's clients write them.
+    /// Returns the servers and the chroot in the form of ZooKeeper's clients.
     pub(crate) fn ensemble(&self) -> String {
         format!("{}{}", self.named_servers().join(","), self.chroot)
     }
 
-    /// The longest that one verb takes: a connection may have to be found, and then asked.
+    /// Returns the maximum time of one verb: it may have to find a connection, and then use it.
     pub(crate) fn answers_within(&self) -> Duration {
         self.timeout * 2
     }
 
-    /// The longest that it takes to open a session: a server that is frozen is tried, too.
+    /// Returns the maximum time to open a session: a frozen server is tried, too.
     pub(crate) fn connects_within(&self) -> Duration {
         let servers = u32::try_from(self.servers.len()).unwrap_or(u32::MAX);
         self.connect_timeout.saturating_mul(servers)
     }
 
-    /// How an error may name the ensemble: without user and password.
+    /// Returns the name of the ensemble for an error, without user and password.
     pub(crate) fn whom(&self) -> String {
         format!("ZooKeeper at {}", self.named_servers().join(", "))
     }

@@ -1,28 +1,29 @@
-//! The signs of life of a session that were answered. A server passes them on to the leader of its ensemble, which hears of one up
-//! to half a tick after it was answered, or never, if the server dies before.
+//! The answered signs of life of a session. A server passes them on to the leader of its ensemble,
+//! up to half a tick after its answer. If the server dies before that, the leader never gets them.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use tenure_core::Time;
 
-/// The latest last. The first is one that the leader has heard of.
+/// The latest last. The leader knows the first.
 pub(crate) struct Signs(VecDeque<Sign>);
 
-/// A sign that was answered. The server heard it at some moment between the two, and its owner does not know when.
+/// A sign that was answered. The server received it between the two times.
 struct Sign {
     sent: Time,
     answered: Time,
 }
 
 impl Signs {
-    /// A session that is asked for now. That the leader hears of by itself.
+    /// Returns the signs of a session that is requested now. The leader learns of that by itself.
     pub(crate) fn since(begun: Time) -> Self {
         Self([Sign { sent: begun, answered: begun }].into())
     }
 
-    /// A sign was answered at `now`. Answers how long before it the last one was sent that is known to the leader: its answer came so
-    /// much earlier than this one was sent. A sign that took long may have been heard at the end of that time.
+    /// Notes a sign that was answered at `now`. Returns how long before it the last sign was sent
+    /// that the leader knows: it was answered at least `older` before this one was sent. The server
+    /// may have received a slow sign at the end of that time.
     pub(crate) fn answered(&mut self, sent: Time, now: Time, older: Duration) -> Duration {
         if self.0.back().is_some_and(|last| sent.has_reached(last.sent)) {
             self.0.push_back(Sign { sent, answered: now });
@@ -59,7 +60,7 @@ mod tests {
     fn a_sign_that_took_long_may_have_been_heard_only_when_it_was_answered() {
         let (mut signs, older) = (Signs::since(at(0)), Duration::from_secs(3));
         signs.answered(at(1), at(1), older);
-        // It may have been heard at 8, just after the leader asked.
+        // It may have been received at 8, just after the leader asked.
         signs.answered(at(5), at(8), older);
         for (sent, before) in [(9, 8), (10, 9), (11, 6)] {
             let answered = signs.answered(at(sent), at(sent), older);
@@ -73,7 +74,7 @@ mod tests {
         for sent in [7, 14, 21, 28] {
             signs.answered(at(sent), at(sent), older);
         }
-        // It slept for 20 s, of which one clock knows nothing.
+        // It slept for 20 s, which one clock does not count.
         let sent = Time { boot_ns: 48_100_000_000, ..at(28) };
         let heard = sent.boot_ns - at(14).boot_ns;
         assert_eq!(signs.answered(sent, sent, older), Duration::from_nanos(heard));

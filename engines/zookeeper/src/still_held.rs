@@ -1,4 +1,5 @@
-//! Guarded writes: a check for a `multi` of one's own, which is done only while a lock is held.
+//! Guarded writes: a check for a `multi` of one's own, which is carried out only while a lock is
+//! held.
 
 use tenure_core::{Error, LeaseHandle, Loss, Result};
 use tenure_queue::LineId;
@@ -7,11 +8,12 @@ use zookeeper_client::{CheckWriter, Client, Error as Said};
 use crate::keys::{self, Keys};
 use crate::settings::PREFIX;
 
-/// "The lock is still held", as a check of a `multi` of your own in the same ensemble.
+/// A check for a `multi` of your own in the same ensemble: "the lock is still held".
 ///
-/// A holder that was paused for too long may write what somebody else has changed since. `ZooKeeper` itself can refuse that
-/// write: the ticket of a holder is a node, which is gone before the next ticket is served, and whose name never comes again. A
-/// `multi` that checks the node is done while the lock is held, or not at all.
+/// A holder that was paused too long may overwrite what its successor has written. `ZooKeeper`
+/// itself can refuse that write. The ticket of a holder is a node, which is gone before the next
+/// ticket is served, and whose name never comes again. So a `multi` that checks the node is carried
+/// out only while the lock is held.
 ///
 /// ```no_run
 /// # async fn write() -> Result<(), Box<dyn std::error::Error>> {
@@ -26,28 +28,39 @@ use crate::settings::PREFIX;
 /// # }
 /// ```
 ///
-/// With another client, check the [path](Self::path) with the [version](Self::VERSION) that stands for any: the node is there,
-/// or the `multi` is refused. It holds for mutexes, readers, writers, permits and leaders alike. A `multi` whose check fails has
-/// changed nothing: stop, the lock is lost.
+/// With another client, check the [path](Self::path) with the [version](Self::VERSION) that matches
+/// any: the node exists, or the `multi` is refused. It works for mutexes, readers, writers, permits
+/// and leaders. A `multi` whose check fails has changed nothing: stop, the lock is lost.
 ///
-/// **Not promised**: a lock of another store or ensemble, or below another chroot or [prefix](Self::find_within), has no such node.
+/// **Not promised**: a lock of another store or ensemble, or below another chroot or
+/// [prefix](Self::find_within), has no such node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StillHeld {
     path: String,
 }
 
 impl StillHeld {
-    /// What a check compares: that there is a node, whatever its data.
+    /// The version for a check: the node exists, with any data.
     pub const VERSION: i32 = -1;
 
-    /// That this lock is still held, where no `prefix` is in the URL. The client has the same chroot as the URL.
+    /// Returns the check for this lock, for a URL without `prefix`. The client needs the same
+    /// chroot as the URL.
     ///
-    /// The node is looked for, because `ZooKeeper` has chosen the end of its name. One look is enough for a hold.
+    /// It looks for the node, because `ZooKeeper` has chosen the end of its name. One look is
+    /// enough for a hold.
+    ///
+    /// # Errors
+    ///
+    /// `Lost` if the lock is not held any more, and `Unavailable` if the server does not answer.
     pub async fn find(client: &Client, held: &LeaseHandle) -> Result<Self> {
         Self::find_within(PREFIX, client, held).await
     }
 
-    /// That this lock is still held, where `prefix` is in the URL.
+    /// Returns the check for this lock, for a URL with this `prefix`.
+    ///
+    /// # Errors
+    ///
+    /// As [`find`](Self::find).
     pub async fn find_within(prefix: &str, client: &Client, held: &LeaseHandle) -> Result<Self> {
         let (keys, line) = (Keys::of(prefix), LineId::of(held.key()));
         let path = keys.line(&line);
@@ -70,12 +83,16 @@ impl StillHeld {
         Err(Error::lost(Loss::Broken))
     }
 
-    /// The path of the ticket's node.
+    /// Returns the path of the ticket's node.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// A `multi` that is done only if the lock is still held.
+    /// Returns a `multi` that is carried out only while the lock is held.
+    ///
+    /// # Errors
+    ///
+    /// The client's error for a bad path.
     pub fn writer<'a>(&self, client: &'a Client) -> Result<CheckWriter<'a>, Said> {
         client.new_check_writer(&self.path, Some(Self::VERSION))
     }

@@ -19,7 +19,7 @@ use crate::trouble;
 use crate::watches::Watch;
 use crate::wire::Wire;
 
-/// A line with more tickets than these is listed no more than it must be.
+/// In a line with more tickets than this, a read avoids a listing.
 const LONG: usize = 128;
 
 impl Store for ZooKeeper {
@@ -44,7 +44,8 @@ impl Store for ZooKeeper {
     async fn open(&self, ttl: Duration) -> Result<Granted> {
         let wire = self.open_session(ttl).await?;
         let granted = wire.granted();
-        // An ensemble is sure of a sign of life only a while later: so more than half of a life is left when a server dies.
+        // An ensemble is sure of a sign of life only a while later: so more than half of a life is
+        // left when a server dies.
         let every = if self.facts.is_ensemble { granted / 6 } else { granted / 3 };
         Ok(Granted { session: wire.session(), ttl: self.facts.sure_of(granted), every })
     }
@@ -67,7 +68,7 @@ impl Store for ZooKeeper {
     }
 
     async fn lives(&self, sessions: &[SessionId]) -> Vec<Option<Duration>> {
-        // A server does not tell of other clients' sessions.
+        // A server does not report other clients' sessions.
         vec![None; sessions.len()]
     }
 
@@ -77,13 +78,13 @@ impl Store for ZooKeeper {
 
     async fn front(&self, line: &LineId, most: usize, whose: Option<&Name>) -> Result<Front> {
         let known = whose.and_then(|name| self.roll.get(line, name.id));
-        // What is watched over a session is told before the answers that come after it.
+        // A session's watch events come before the answers after them.
         let wire = self.wire_of(known.as_ref().map_or(0, |known| known.node.session)).await?;
         let listing = self.list(&wire, line).await.map_err(|said| self.said(&said))?;
         let front = match whose {
             None => self.front_of(&wire, &listing, most).await,
             Some(name) => {
-                // Whoever asks where it stands wants to know what became of itself.
+                // A caller that asks for its own place needs the current state.
                 if !known.is_some_and(|known| self.is_watched(&wire, &known)) {
                     self.roll.forget(line, name.id);
                 }
@@ -121,8 +122,8 @@ impl Store for ZooKeeper {
     }
 
     async fn orphans(&self, _session: SessionId) -> Result<Vec<Node>> {
-        // A request belongs to one connection of its session, and a server refuses what comes over an earlier one: nothing
-        // between the two can deliver a create again.
+        // A request belongs to one connection of its session, and a server refuses requests of an
+        // earlier one. No proxy between can deliver a create again.
         Ok(Vec::new())
     }
 
@@ -138,7 +139,8 @@ impl Store for ZooKeeper {
         let all: Option<Vec<Watch>> = all.map_err(|said| self.said(&said))?.into_iter().collect();
         let (nodes, roll) = (nodes.to_vec(), self.roll.clone());
         let changed = Box::pin(async move {
-            // A node that is otherwise than it is known is noticed at once, so that nothing is missed in between.
+            // A node that has changed already counts as a change, so that none is missed in
+            // between.
             let Some(mut all) = all else { return Told::Change };
             select_all(all.iter_mut().map(|watch| watch.changed().boxed())).await;
             match (&nodes[..], &all[..]) {
@@ -188,8 +190,8 @@ impl Store for ZooKeeper {
 }
 
 impl ZooKeeper {
-    /// A sign of life. Answers how much of the life that begins with it is not sure. A refusal is none: a server may know by itself
-    /// that it refuses a write (`enableEagerACLCheck`).
+    /// Sends a sign of life. Returns the part of the life from now that is not sure. A refusal is
+    /// no sign: a server may refuse a write by itself (`enableEagerACLCheck`).
     async fn sign(&self, wire: &Wire) -> Result<Duration, Said> {
         if !self.facts.is_ensemble {
             wire.ping(self.keys.root()).await?;
@@ -215,8 +217,9 @@ impl ZooKeeper {
         Ok(pairs.filter_map(|(child, read)| read.map(|read| read.node_of(child))).collect())
     }
 
-    /// Tickets of one line, of which the first is the own. Others that are watched are as they were. A short line is listed,
-    /// once for all who want to see it; of a long one, the own ticket is read.
+    /// Reads tickets of one line, of which the first is the own. The others are returned as known
+    /// if they are watched. A short line is listed, once for all concurrent callers. In a long one,
+    /// the own ticket is read.
     async fn look_at(&self, wire: &Wire, names: &[&Name]) -> Result<Vec<Option<Node>>, Said> {
         let Some(line) = names.first().map(|name| &name.line) else { return Ok(Vec::new()) };
         let mut children: Vec<Option<Child>> = Vec::with_capacity(names.len());
@@ -249,7 +252,7 @@ impl ZooKeeper {
         Ok(nodes)
     }
 
-    /// Watches a node; `None` if it is otherwise than it is known.
+    /// Watches a node; `None` if it has changed.
     async fn watch_one(&self, wire: &Wire, node: &Node) -> Result<Option<Watch>, Said> {
         let Some(known) = self.find(wire, &node.name).await? else { return Ok(None) };
         let path = self.keys.ticket(&known.child);
@@ -312,7 +315,7 @@ impl ZooKeeper {
         }
         let acls = Acls::new(&self.acls);
         if let Register::Base(line) = register {
-            // A line with a number in it is kept for good.
+            // A line with a base is kept for good.
             let container = CreateMode::Container.with_acls(acls);
             match wire.in_time(turn.create(&self.keys.line(line), b"", &container)).await? {
                 Ok(_) | Err(Said::NodeExists) => {}
@@ -330,14 +333,16 @@ impl ZooKeeper {
     }
 }
 
-/// Whether a ticket is served by now, because the only one ahead of it is gone. A server tells of changes in the order in which they
-/// happened: if it told of none of the ticket's own node, that was there when the other one went.
+/// Returns whether a ticket is served now, because the only one ahead of it is gone. A server
+/// reports changes in the order in which they happened. If it has reported none of the ticket's own
+/// node, that node existed when the other one went.
 ///
-/// Not on another connection than the one on which both watches were set: there, what happened in between is told in no order.
-/// And not if both live by one session, whose end takes them out in one transaction.
+/// Returns `None` on another connection than the one on which both watches were set: it reports
+/// earlier changes in no order. Also if both tickets live with one session, whose end removes them
+/// in one transaction.
 fn served(own: &Node, ahead: &Node, watches: &[Watch], roll: &Roll) -> Option<Told> {
     let [of_own, of_ahead] = watches else { return None };
-    // What is asked last was told first.
+    // The watch that is checked last was reported first.
     let at = of_ahead.gone()?;
     let is_alive = of_own.has_told_nothing() && own.session != ahead.session;
     let is_same_connection = watches.iter().all(Watch::is_of_this_connection);
@@ -345,7 +350,8 @@ fn served(own: &Node, ahead: &Node, watches: &[Watch], roll: &Roll) -> Option<To
     (is_alive && is_same_connection).then(|| Told::Served(own.clone(), at))
 }
 
-/// A number in a node that was changed so often since it was made. From anything else no number follows that was not given before.
+/// Reads a number from a node with this data version. If it is no number, no new number can be
+/// above the earlier ones.
 fn number(text: &[u8], changes: i32) -> Result<Written, Said> {
     let value = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
     let value = value.ok_or(trouble::UNREADABLE_NUMBER)?;

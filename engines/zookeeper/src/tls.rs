@@ -1,4 +1,4 @@
-//! TLS to the servers, which the feature `tls` brings.
+//! TLS to the servers, with the feature `tls`.
 
 use std::io;
 use std::sync::Arc;
@@ -14,7 +14,8 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use zookeeper_client::{Client, Connector, Error as Said, TlsOptions};
 
-/// Refuses what no server can show a certificate for: the client would end the whole program over it.
+/// Refuses names for which no server can have a certificate: the client crate would end the whole
+/// program.
 pub(crate) fn check(servers: &[Address]) -> Result<()> {
     match servers.iter().find(|server| named(server).is_err()) {
         Some(server) => Err(Error::invalid(format!(
@@ -25,7 +26,7 @@ pub(crate) fn check(servers: &[Address]) -> Result<()> {
     }
 }
 
-/// What the files say, read once: what was found good is what is used.
+/// The content of the files, read once: the checked content is used.
 struct Pem {
     authorities: Vec<u8>,
     identity: Option<Identity>,
@@ -33,20 +34,21 @@ struct Pem {
 
 impl Pem {
     fn read(files: &Files) -> Result<Self> {
-        // A URL that names none is refused before.
+        // A URL without authorities is refused before.
         let authorities = files.authorities()?.unwrap_or_default();
         Ok(Self { authorities, identity: files.identity()? })
     }
 }
 
-/// Opens a session by TLS. The files are read each time, so that new certificates count from the next session on.
+/// Opens a session by TLS. The files are read each time, so that new certificates count from the
+/// next session on.
 pub(crate) async fn connect(
     connector: Connector,
     files: &Files,
     ensemble: &str,
 ) -> Result<Result<Client, Said>> {
     let pem = Pem::read(files)?;
-    // What the client would say of them later, it says less well.
+    // This check has a better error than the client crate later.
     config(files, &pem)?;
     let options = options(files, &pem)?;
     Ok(connector.with_tls(options).secure_connect(ensemble).await)
@@ -60,7 +62,8 @@ fn options(files: &Files, pem: &Pem) -> Result<TlsOptions> {
     options.with_pem_identity(&text(cert), &text(key)).map_err(unusable)
 }
 
-/// The same terms for a connection of the engine's own, over which a server is asked what it is.
+/// Opens TLS with the same settings for a connection of the engine's own, which asks a server for
+/// its report.
 pub(crate) async fn secured(
     stream: TcpStream,
     files: &Files,
@@ -87,13 +90,13 @@ fn named(server: &Address) -> Result<ServerName<'static>, InvalidDnsNameError> {
     ServerName::try_from(server.name.clone())
 }
 
-/// A parser may repeat a key in what it says, so that this is said instead.
+/// Message for unreadable files. A parser's own message may quote a key.
 const UNREADABLE: &str = "one of them is damaged, or of a kind that is not known";
 
 fn config(files: &Files, pem: &Pem) -> Result<Arc<ClientConfig>> {
-    // The client brings a second provider of cryptography, and asks which one the process has chosen. Another crate may have
-    // chosen already.
-    let _chosen = rustls::crypto::ring::default_provider().install_default();
+    // The client crate brings a second provider of cryptography, and asks for the choice of the
+    // process. Another crate may have chosen already.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     let unreadable = |_: rustls::pki_types::pem::Error| files.unusable(UNREADABLE);
     let certificates = |pem: &[u8]| -> Result<Vec<CertificateDer<'static>>> {
         CertificateDer::pem_slice_iter(pem).collect::<Result<_, _>>().map_err(unreadable)

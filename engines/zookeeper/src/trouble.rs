@@ -1,4 +1,4 @@
-//! What went wrong, in the words of this project: what to do now, and no passwords.
+//! Errors in the words of this project: what to do now, and no passwords.
 
 use std::io::{self, ErrorKind};
 use std::time::Duration;
@@ -9,13 +9,13 @@ use zookeeper_client::Error as Said;
 
 use crate::settings::Settings;
 
-/// The engine found a ticket that it cannot read. The client crate has no error for that, and its own
-/// `BadArguments` never has this text.
+/// The engine found a ticket that it cannot read. The client crate has no error for that, and its
+/// own `BadArguments` never has this text.
 pub(crate) const UNREADABLE_TICKET: Said = Said::BadArguments(&"unreadable ticket");
 /// The engine found a stored number that it cannot read.
 pub(crate) const UNREADABLE_NUMBER: Said = Said::BadArguments(&"unreadable number");
 
-/// What a server of these settings, or the way to it, answered.
+/// Returns the error for an answer of a server, or of the way to it.
 pub(crate) fn error(settings: &Settings, said: &Said) -> Error {
     let whom = settings.whom();
     match said {
@@ -54,12 +54,12 @@ pub(crate) fn error(settings: &Settings, said: &Said) -> Error {
     }
 }
 
-/// What is said when there is no answer in time.
+/// Returns the error for a request without an answer in time.
 pub(crate) fn silence(settings: &Settings) -> Error {
     Error::unavailable(format!("{} did not answer within {:?}", settings.whom(), settings.timeout))
 }
 
-/// No session was opened in the time that a connection has.
+/// Returns the error for a session that was not opened within `connect_timeout`.
 pub(crate) fn late(settings: &Settings) -> Error {
     let (whom, within) = (settings.whom(), settings.connects_within());
     let hint = is_running(settings);
@@ -68,7 +68,8 @@ pub(crate) fn late(settings: &Settings) -> Error {
     ))
 }
 
-/// What is asked first where nobody is let in. The servers of an ensemble let nobody in without their majority.
+/// Returns the advice for servers that let no client in. The servers of an ensemble let no client
+/// in without their majority.
 fn is_running(settings: &Settings) -> String {
     match settings.servers.len() {
         1 => "is it running".into(),
@@ -76,7 +77,7 @@ fn is_running(settings: &Settings) -> String {
     }
 }
 
-/// No connection to this server comes about.
+/// Returns the error for a server that cannot be reached.
 pub(crate) fn out_of_reach(server: &Address, error: &io::Error) -> Error {
     let hint = match error.kind() {
         ErrorKind::ConnectionRefused => "is it running?",
@@ -85,7 +86,8 @@ pub(crate) fn out_of_reach(server: &Address, error: &io::Error) -> Error {
     Error::unavailable(format!("ZooKeeper at {server} cannot be reached ({error}): {hint}"))
 }
 
-/// What is said of servers that end each connection without a word. Those that choose who leads may do that, too.
+/// Returns the error for servers that end each connection without an answer. Servers that are
+/// choosing their leader may do that, too.
 pub(crate) fn mute(settings: &Settings) -> Error {
     let hint = match settings.tls {
         None => "is it running? if it wants TLS there, write zookeepers://",
@@ -107,7 +109,7 @@ pub(crate) fn too_short(settings: &Settings, granted: Duration) -> Error {
     ))
 }
 
-/// What is said of a chroot that is not there.
+/// Returns the error for a chroot that does not exist.
 pub(crate) fn no_chroot(settings: &Settings) -> Error {
     Error::rejected(format!(
         "{} has no node {}, which the URL names as its chroot: make it, or leave it out of the URL",
@@ -116,7 +118,8 @@ pub(crate) fn no_chroot(settings: &Settings) -> Error {
     ))
 }
 
-/// What is said of servers that are not one ensemble. These do not know what was written to another one.
+/// Returns the error for servers that are not one ensemble: these do not have a write to another
+/// one.
 pub(crate) fn several(settings: &Settings, others: &[String]) -> Error {
     Error::rejected(format!(
         "{} are not one ensemble: {} does not have what was written to another one of them, and two clients would be given the same lock. Name the servers of one ensemble, or one server that runs alone",
@@ -125,7 +128,7 @@ pub(crate) fn several(settings: &Settings, others: &[String]) -> Error {
     ))
 }
 
-/// What is said of servers that know less than they did.
+/// Returns the error for servers whose data went back.
 pub(crate) fn went_back(settings: &Settings) -> Error {
     Error::rejected(format!(
         "{} went back to an older transaction: older data was restored, and numbers would be given again. Restore the newest data; or start this program anew, if nobody compares its tokens with older ones",

@@ -103,7 +103,7 @@ fn whom(value: Value) -> Result<Whom> {
     }
 }
 
-/// Whether this may be the name of a node.
+/// Returns whether this may be the name of a node.
 fn is_plain(part: &str) -> bool {
     let plain =
         |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '_' | '-' | ':');

@@ -1,4 +1,5 @@
-//! Which keys are in use: all lines are looked through, many at once, because a round trip for each would take too long.
+//! The keys in use: reads all lines, many at once, because a round trip for each would take too
+//! long.
 
 use std::collections::BTreeSet;
 
@@ -12,17 +13,17 @@ use crate::driven::together;
 use crate::keys::Child;
 use crate::wire::Wire;
 
-/// So many nodes are read at once.
+/// Maximum nodes read at once.
 const READS_AT_ONCE: usize = 512;
-/// Lines are listed at once that have so many names together: some may be long.
+/// Maximum names of lines that are listed at once: some lines may be long.
 const NAMES_AT_ONCE: usize = 4096;
 
-/// A line that somebody is in.
+/// A line with a ticket in it.
 struct Used {
     line: LineId,
-    /// What the line says it is of; nothing, where it was made to keep a number in it.
+    /// The line's key; empty if it was made for a base.
     key: Vec<u8>,
-    /// How many names it lists.
+    /// Count of its names.
     names: usize,
 }
 
@@ -34,7 +35,7 @@ impl Used {
 }
 
 impl ZooKeeper {
-    /// The keys of all lines that somebody is in, if they begin so.
+    /// Returns the keys with this prefix of all lines with a ticket in them.
     pub(crate) async fn keys_of(&self, wire: &Wire, prefix: &str) -> Result<Vec<Key>, Said> {
         let mut keys = BTreeSet::new();
         for some in self.all_lines(wire).await?.chunks(READS_AT_ONCE) {
@@ -54,7 +55,7 @@ impl ZooKeeper {
         Ok(lines?.iter().filter_map(|name| LineId::named(name)).collect())
     }
 
-    /// Those of these lines that have anything in them and may be of such keys.
+    /// Returns the lines of these that are not empty and may be of such keys.
     async fn not_empty(
         &self,
         wire: &Wire,
@@ -75,7 +76,7 @@ impl ZooKeeper {
         Ok(used)
     }
 
-    /// The first ticket of each of these lines that has any.
+    /// Returns the first ticket of each of these lines that has one.
     async fn firsts(&self, wire: &Wire, mut used: Vec<Used>) -> Result<Vec<(Used, Child)>, Said> {
         let mut firsts = Vec::with_capacity(used.len());
         while !used.is_empty() {
@@ -92,7 +93,8 @@ impl ZooKeeper {
         Ok(firsts)
     }
 
-    /// What the first ticket of a line says is what counts; or else what its line says, if the ticket has left meanwhile.
+    /// Returns the keys of these lines: that of the first ticket, or that of the line if the ticket
+    /// has left meanwhile.
     async fn keys_in(&self, wire: &Wire, firsts: &[(Used, Child)]) -> Result<Vec<Key>, Said> {
         let paths: Vec<String> = firsts.iter().map(|(_, first)| self.keys.ticket(first)).collect();
         let turn = wire.turn().await?;
@@ -110,7 +112,7 @@ impl ZooKeeper {
     }
 }
 
-/// How many of these lines are listed at once.
+/// Returns the count of these lines that are listed at once.
 fn at_once(used: &[Used]) -> usize {
     let mut names = 0;
     let fit = used.iter().take_while(|one| {
@@ -120,7 +122,7 @@ fn at_once(used: &[Used]) -> usize {
     fit.count().max(1)
 }
 
-/// The answers to all of these, which are sent at once. Some may be gone, or what another user keeps to themselves.
+/// Sends all of these at once, and returns the answers. Some nodes may be gone, or another user's.
 async fn answers<T, A>(
     wire: &Wire,
     ask: impl FnOnce() -> JoinAll<A>,

@@ -1,7 +1,8 @@
-//! Watches: one for each node, however many wait for its change; and no more than go round after a new connection.
+//! Watches: one for each node, at any count of callers that wait for its change. Their total is
+//! limited to what survives a new connection.
 //!
-//! The client crate sets all of them again then, in requests of 128 KiB of paths, and takes the answer to a second such request for
-//! a broken connection.
+//! The client crate then sets all of them again, in requests of 128 KiB of paths. It takes the
+//! answer to a second such request for a broken connection.
 
 use std::collections::HashMap;
 use std::future::pending;
@@ -19,30 +20,31 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::AbortHandle;
 use zookeeper_client::{EventType, OneshotWatcher, StateWatcher};
 
-/// The paths of all nodes that are watched over one session are shorter together.
+/// Maximum bytes of the paths of all nodes watched over one session.
 const WATCHED_BYTES_MAX: usize = 120 * 1024;
 
-/// What is watched over one session.
+/// The watches of one session.
 #[derive(Clone, Default)]
 pub(crate) struct Watches {
     nodes: Arc<Mutex<HashMap<String, Watched>>>,
     bytes: Arc<AtomicUsize>,
 }
 
-/// The watches of a session, until it is dropped: the client crate panics over a watch whose session is given up.
+/// The watches of a session. Dropping this ends them: the client crate panics if a watch is polled
+/// after its session was given up.
 pub(crate) struct UntilDropped {
     pub(crate) watches: Watches,
-    /// What stirs them.
+    /// The task that makes them read again.
     pub(crate) stirs: AbortHandle,
 }
 
-/// Room for one more watch, until it has fired or is given up.
+/// Room for one more watch, until it has fired or is dropped.
 pub(crate) struct Room {
     all: Arc<AtomicUsize>,
     bytes: usize,
 }
 
-/// A node that is watched.
+/// A watched node.
 struct Watched {
     /// The transaction that changed it last, when the watch was set.
     version: u64,
@@ -51,11 +53,11 @@ struct Watched {
     /// The connection on which the watch was set.
     states: StateWatcher,
     _room: Room,
-    /// The watch is given up with this.
+    /// Dropping this ends the watch.
     _kept: oneshot::Sender<()>,
 }
 
-/// One who waits for a change of a node, if there was room for its watch.
+/// A caller that waits for a change of a node, if there was room for its watch.
 pub(crate) struct Watch(Option<Waits>);
 
 struct Waits {
@@ -64,30 +66,30 @@ struct Waits {
     states: StateWatcher,
 }
 
-/// What the server tells of a node, and in which transaction; 0 if that is not said.
+/// A server's event of a node, and its transaction; 0 if that is not reported.
 type What = (EventType, u64);
 
-/// The same, once it is told; `None` once the session was dropped.
+/// The future event; `None` once the session was dropped.
 #[derive(Clone)]
 struct Event(Arc<Mutex<Option<Shared<BoxFuture<What>>>>>);
 
-/// What is told of a node whose session was dropped: it is not watched any more.
+/// The event of a node whose session was dropped: it is not watched any more.
 const DROPPED: What = (EventType::Session, 0);
 
 impl Watches {
-    /// Waits with others for a change of a node; `None` if it is not watched, or is not as it is known.
+    /// Joins the watch of a node; `None` if it is not watched, or has changed.
     pub(crate) fn join(&self, path: &str, version: u64) -> Option<Watch> {
         let all = self.lock();
         all.get(path).filter(|watched| watched.version == version).map(Watched::watch)
     }
 
-    /// Whether a node is watched, and was at this version when the watch was set.
+    /// Returns whether a node is watched, and had this version when the watch was set.
     pub(crate) fn has(&self, path: &str, version: u64) -> bool {
         self.lock().get(path).is_some_and(|watched| watched.version == version)
     }
 
-    /// Room for a watch on a path of so many bytes, with which it is to be set. Where there is none, watches are given up that nobody waits
-    /// for: until then they cost less than to take them back.
+    /// Returns room for a watch on a path of this length, which the caller then sets. If there is
+    /// none, drops watches without callers. Until then it is cheaper to keep them.
     pub(crate) fn room(&self, bytes: usize) -> Option<Room> {
         self.room_beside(bytes).or_else(|| {
             self.give_up_unwanted();
@@ -98,7 +100,7 @@ impl Watches {
     fn give_up_unwanted(&self) {
         let is_unwanted = |_: &String, watched: &mut Watched| watched.stirred.receiver_count() == 0;
         let unwanted: Vec<_> = self.lock().extract_if(is_unwanted).collect();
-        // The server is told outside of the lock.
+        // Dropped outside of the lock.
         drop(unwanted);
     }
 
@@ -108,7 +110,8 @@ impl Watches {
         (before + bytes <= WATCHED_BYTES_MAX).then_some(room)
     }
 
-    /// A watch was set on a node, which was at this version then; the connection was so before it was asked for.
+    /// Adds a watch of a node that had this version when it was set. The connection had this state
+    /// before the request.
     pub(crate) fn set(
         &self,
         room: Room,
@@ -125,11 +128,11 @@ impl Watches {
             Watched { version, stirred, event: event_now, states, _room: room, _kept: kept };
         let watch = watched.watch();
         let before = self.lock().insert(path.clone(), watched);
-        // What it would have told goes outside of the lock.
+        // Dropped outside of the lock.
         drop(before);
         let all = self.clone();
         home.spawn(async move {
-            // It comes, at the latest when the node or the session ends.
+            // The event comes at the latest when the node or the session ends.
             if let Either::Left(_) = select(pin!(event.come()), given_up).await {
                 all.fire(&path, version);
             }
@@ -137,14 +140,14 @@ impl Watches {
         watch
     }
 
-    /// All who wait look again.
+    /// Makes all callers read again.
     pub(crate) fn stir(&self) {
         for watched in self.lock().values() {
-            let _nobody_waits = watched.stirred.send(());
+            let _ = watched.stirred.send(()); // no caller may wait
         }
     }
 
-    /// The session is dropped: all who wait look again.
+    /// Ends all watches, because the session is dropped. All callers read again.
     fn end(&self) {
         let ended: Vec<_> = self.lock().drain().collect();
         for (_, watched) in &ended {
@@ -159,7 +162,7 @@ impl Watches {
         if all.get(path).is_some_and(|watched| watched.version <= version)
             && let Some(watched) = all.remove(path)
         {
-            let _nobody_waits = watched.stirred.send(());
+            let _ = watched.stirred.send(()); // no caller may wait
         }
     }
 
@@ -197,12 +200,13 @@ impl Watched {
 }
 
 impl Watch {
-    /// There is no room for it: who waits hears of nothing, and looks again with its next sign of life.
+    /// Returns a watch without room. It reports nothing, and its caller reads again with its next
+    /// sign of life.
     pub(crate) fn none() -> Self {
         Self(None)
     }
 
-    /// Ready once the node may be otherwise.
+    /// Ready once the node may have changed.
     pub(crate) async fn changed(&mut self) {
         match &mut self.0 {
             // If the sender is gone, something happened, too.
@@ -211,18 +215,18 @@ impl Watch {
         }
     }
 
-    /// Whether the server has told that the node is gone, and in which transaction.
+    /// Returns the transaction in which the node was removed, if the server has reported that.
     pub(crate) fn gone(&self) -> Option<u64> {
         let told = self.0.as_ref()?.event.now();
         told.filter(|(what, _)| *what == EventType::NodeDeleted).map(|(_, at)| at)
     }
 
-    /// Whether the node is watched, and the server has told nothing of it.
+    /// Returns whether the node is watched, and the server has reported nothing of it.
     pub(crate) fn has_told_nothing(&self) -> bool {
         self.0.as_ref().is_some_and(|waits| waits.event.now().is_none())
     }
 
-    /// Whether the connection is the one on which the watch was set.
+    /// Returns whether the connection is the one on which the watch was set.
     pub(crate) fn is_of_this_connection(&self) -> bool {
         let states = self.0.as_ref().map(|waits| waits.states.clone());
         states.is_some_and(|mut states| states.changed().now_or_never().is_none())
@@ -240,7 +244,7 @@ impl Event {
 
     async fn come(&self) {
         let mut event = self.lock().clone();
-        // Only one looks at a time: who looks beside another one would not be told what that one finds.
+        // One poll at a time: a concurrent poll would not get the event that the other one finds.
         poll_fn(|cx| {
             let alone = self.lock();
             let event = event.as_mut().filter(|_| alone.is_some());

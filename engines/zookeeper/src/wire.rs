@@ -1,7 +1,8 @@
-//! One session of ZooKeeper, with the connection that it has now, and bounds for what is asked over it.
+//! One session of ZooKeeper, with its current connection, and limits for requests over it.
 //!
-//! Requests are sent in the order in which their futures are made, and are answered in that order: a listing that is asked
-//! for behind a create is what the line was with it. Several are sent at once and waited for together.
+//! Requests are sent in the order in which their futures are made, and are answered in that order.
+//! So a listing that is requested after a create shows the line with it. Several requests are sent
+//! at once and awaited together.
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,32 +24,37 @@ use crate::tls;
 use crate::trouble;
 use crate::watches::{UntilDropped, Watches};
 
-/// So many who ask at home may wait for answers of one session.
+/// Maximum callers on the home runtime that wait for answers of one session.
 const UNDER_WAY_MAX: usize = 1024;
-/// So many verbs of a client may be under way elsewhere. More of them go by its home, so that a runtime that stands still in the
-/// middle of so many keeps nobody else out.
+/// Maximum verbs of a client in flight on other runtimes. Further ones use the home runtime, so
+/// that a runtime that stops in the middle of many blocks no other caller.
 pub(crate) const IN_PLACE_MAX: usize = 512;
-/// The home runtime may be out of sight for such a part of a session's life.
+/// Part of a session's life for which the home runtime may be out of sight.
 const OUT_OF_SIGHT: u32 = 3;
 
-/// So often a session is asked for together with the login.
+/// Maximum attempts to open a session together with the login.
 const TOGETHER_MAX: usize = 3;
-/// How users log in.
+/// The scheme of the login.
 const DIGEST: &str = "digest";
 
 /// A session, until it is dropped: then it is closed.
+///
+/// Fields are dropped in the order in which they are declared.
 pub(crate) struct Wire {
-    client: Client,
-    /// After the client, which its drop lets come to its end.
-    leash: Arc<Leash>,
+    /// Dropped before the leash. If the home runtime has ended, the leash drops the client's task,
+    /// and the client crate panics when a watch is polled after that.
     pub(crate) watches: UntilDropped,
+    client: Client,
+    /// Dropped after the client, so that the client's task sends what the client left behind and
+    /// then ends.
+    leash: Arc<Leash>,
     pub(crate) looks: Looks,
     settings: Arc<Settings>,
     /// The runtime that this session was opened on.
     home: Handle,
     room: Semaphore,
     signs: Mutex<Signs>,
-    /// Since when it has no connection.
+    /// When it lost its connection.
     cut_off: Arc<Mutex<Option<Instant>>>,
     /// When a request was answered last.
     heard: Mutex<Instant>,
@@ -56,7 +62,7 @@ pub(crate) struct Wire {
     is_silent: AtomicBool,
 }
 
-/// May ask.
+/// The permission to send requests.
 pub(crate) struct Turn<'a> {
     client: &'a Client,
     _room: Option<SemaphorePermit<'a>>,
@@ -104,51 +110,54 @@ impl Wire {
         Ok(wire)
     }
 
-    /// The session's number.
+    /// Returns the session's number.
     pub(crate) fn session(&self) -> u64 {
         self.client.session_id().0.cast_unsigned()
     }
 
-    /// How long the session lives without a sign of life, as the server granted it.
+    /// Returns how long the session lives without a sign of life, as the server granted it.
     pub(crate) fn granted(&self) -> Duration {
         self.client.session_timeout()
     }
 
-    /// It is over, for good.
+    /// Returns whether it is over, for good.
     pub(crate) fn is_over(&self) -> bool {
         self.leash.is_stopped() || self.client.state().is_terminated()
     }
 
-    /// Whether whoever calls may ask by themselves: the home runtime is elsewhere, and alive.
+    /// Returns whether the caller may send requests itself: the home runtime is another one, and
+    /// runs.
     pub(crate) fn is_in_place(&self) -> bool {
         !self.is_home() && self.leash.has_home()
     }
 
-    /// For how long it has had no connection. The client tries again after pauses that grow for as long as the session may live.
+    /// Returns how long it has had no connection. The client crate retries with backoff for as long
+    /// as the session may live.
     pub(crate) fn cut_off_for(&self) -> Duration {
         let since = *self.cut_off.lock().unwrap_or_else(PoisonError::into_inner);
         since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    /// Whether it answers no request, although it has a connection. The client crate takes any byte for a sign of life.
+    /// Returns whether it answers no request, although it has a connection. The client crate takes
+    /// any byte for a sign of life.
     pub(crate) fn is_silent(&self) -> bool {
         self.is_silent.load(Ordering::Relaxed)
     }
 
-    /// What its connection is from now on.
+    /// Subscribes to the state of its connection.
     pub(crate) fn states(&self) -> StateWatcher {
         let mut states = self.client.state_watcher();
-        let _now = states.state();
+        let _ = states.state(); // marks the current state as seen
         states
     }
 
-    /// Waits for a connection, and for room. What is asked while there is no connection would be carried out later, when
-    /// nobody waits for it any more.
+    /// Waits for a connection, and for room. A request without a connection would be carried out
+    /// later, without a caller.
     pub(crate) async fn turn(&self) -> Result<Turn<'_>, Said> {
         if self.leash.is_stopped() {
             return Err(Said::ClientClosed);
         }
-        // Those who are elsewhere are so many at most.
+        // The callers on other runtimes have a limit of their own.
         let room = self.is_home().then_some(&self.room);
         if self.client.state() == SessionState::SyncConnected
             && let Ok(room) = room.map(Semaphore::try_acquire).transpose()
@@ -174,17 +183,18 @@ impl Wire {
         .await?
     }
 
-    /// Whether whoever calls is where the session was opened.
+    /// Returns whether the caller is on the runtime that the session was opened on.
     pub(crate) fn is_home(&self) -> bool {
         Handle::try_current().is_ok_and(|here| here.id() == self.home.id())
     }
 
-    /// The runtime that the session was opened on.
+    /// Returns the runtime that the session was opened on.
     pub(crate) fn home(&self) -> &Handle {
         &self.home
     }
 
-    /// The answer, or that there was none in time. A connection on which nothing comes at all is given up by the client.
+    /// Waits for an answer, or returns an error at the time limit. The client crate ends a
+    /// connection that receives nothing.
     pub(crate) async fn in_time<T>(&self, answer: impl Future<Output = T>) -> Result<T, Said> {
         let asked = Instant::now();
         let answer = self.within_timeout(answer).await;
@@ -197,23 +207,24 @@ impl Wire {
     }
 
     async fn within_timeout<T>(&self, answer: impl Future<Output = T>) -> Result<T, Said> {
-        // Whoever calls may have no runtime, or one without a clock.
+        // The caller may have no runtime, or one without a clock.
         let answer = {
-            let _at_home = self.home.enter();
+            let _entered = self.home.enter();
             timeout(self.settings.timeout, answer)
         };
         answer.await.map_err(|_| Said::Timeout)
     }
 
-    /// Asks whether it is answered, by way of the leader. A leader that was cut off from the others answers that by itself, for as
-    /// long as it does not know it.
+    /// Sends a `sync` by way of the leader. A leader that was cut off from the others answers it by
+    /// itself until it knows that.
     pub(crate) async fn ping(&self, path: &str) -> Result<(), Said> {
         let turn = self.turn().await?;
         self.in_time(turn.sync(path)).await?
     }
 
-    /// A sign of life to an ensemble: it writes to a node, because only a majority confirms a write. Answers how long before it one
-    /// was sent that the leader has surely heard of, because it was answered so much earlier: another server may be between.
+    /// Sends a sign of life to an ensemble: it writes to a node, because only a majority confirms a
+    /// write. Returns how long before it the last sign was sent that the leader surely knows,
+    /// because it was answered at least `older` earlier. Another server may be between.
     pub(crate) async fn sign(&self, path: &str, older: Duration) -> Result<Duration, Said> {
         let sent = SystemClock.now();
         let turn = self.turn().await?;
@@ -223,12 +234,12 @@ impl Wire {
         Ok(signs.answered(sent, now, older))
     }
 
-    /// Closes the session, and waits until it is.
+    /// Closes the session, and waits until it is closed.
     pub(crate) async fn close(self: Arc<Self>) {
         let mut states = self.client.state_watcher();
         let (mut state, within) = (self.client.state(), self.settings.timeout);
-        let _at_last = Stops(Arc::downgrade(&self.leash));
-        // Whoever still asks over it has an answer soon, but for those who stand still.
+        let _stops = Stops(Arc::downgrade(&self.leash));
+        // Other callers of the session get an answer soon, unless their runtimes stand still.
         drop(self);
         let closed = timeout(within, async {
             while !state.is_terminated() {
@@ -241,15 +252,16 @@ impl Wire {
     }
 }
 
-/// A client of a new session, logged in where the URL has a user.
+/// Opens a new session, logged in if the URL has a user.
 async fn log_in(settings: &Settings, ttl: Duration) -> Result<(Result<Client, Said>, Leash)> {
     let (Some(user), Some(password)) = (&settings.login.user, &settings.login.password) else {
         return connect(settings, ttl, None).await;
     };
     let login = format!("{user}:{}", password.reveal());
-    // The login travels with the first request. Servers that use Netty, as all do for TLS, may answer it before the first
-    // request, and the client takes that for a broken connection. At last the login goes alone, which servers refuse that are
-    // told to speak to nobody who has not logged in (`enforce.auth.enabled`).
+    // The login travels with the first request. Servers with Netty, which all have for TLS, may
+    // answer the login before the first request. The client crate takes that for a broken
+    // connection. At last the login goes alone. Servers that accept only clients with a login
+    // refuse that (`enforce.auth.enabled`).
     for _ in 0..TOGETHER_MAX {
         let (connected, leash) = connect(settings, ttl, Some(&login)).await?;
         if !matches!(connected, Err(Said::NoHosts)) {
@@ -287,7 +299,7 @@ async fn connect(
     Ok((connected?, leash))
 }
 
-/// Stops a session that was to close, if somebody still has it.
+/// Stops a session that was to close, if a caller still has it.
 struct Stops(Weak<Leash>);
 
 impl Drop for Stops {
@@ -298,7 +310,7 @@ impl Drop for Stops {
     }
 }
 
-/// Whoever watches looks again when the connection was another one meanwhile, and when the session is over.
+/// Makes all watches read again when the connection has changed, and when the session is over.
 async fn stir(watches: Watches, cut_off: Arc<Mutex<Option<Instant>>>, mut states: StateWatcher) {
     loop {
         let state = states.changed().await;

@@ -1,6 +1,6 @@
-//! A book is a log of records in one file, and the state that it comes to.
+//! A book is a log of records in one file, and the resulting state.
 //!
-//! Everything here is called while the file is locked.
+//! All functions here need the lock of the file.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -18,12 +18,13 @@ use crate::log::state::State;
 use crate::os::boot::Boot;
 use crate::os::dir::{self, Dir, FileId, read_at, write_at};
 
-/// A log shorter than this is never written anew by one who has it open.
+/// Minimum bytes of a log that its open book rewrites.
 const LOG_BYTES_KEPT: u64 = 1024 * 1024;
-/// Whoever had to read so much to get in writes it anew, so that the next one need not.
+/// Bytes that a process reads to get in before it rewrites the log, so that the next one need not
+/// read them.
 const LOG_BYTES_READ_MAX: u64 = 32 * 1024;
-/// In case a power cut took the last numbers with it, all that come after it are above any that
-/// this much time, in µs, can have made.
+/// Gap above the last known number after a start of the machine. A power cut may have taken the
+/// last numbers, and none can be above what this time, in µs, makes.
 const REBOOT_GAP_US: u64 = 3_600_000_000;
 
 /// An open book.
@@ -33,38 +34,38 @@ pub(crate) struct Book {
     name: CString,
     header: Header,
     pub(crate) state: State,
-    /// Where the next record goes: behind the last whole one.
+    /// The place of the next record: behind the last whole one.
     end: u64,
     /// Records before this are no news.
     old_until: u64,
-    /// When the last record was written; a clock that is set back does not go behind it.
+    /// The time of the last record. A clock that is set back does not go behind it.
     last_us: u64,
     /// Frames that are decided and not written yet.
     pending: Vec<u8>,
-    /// From this length on the log is worth writing anew.
+    /// Length from which a rewrite of the log pays.
     long_from: u64,
-    /// The state was that of the whole file once: what it says of this engine's own tickets is true.
+    /// The state was once that of the whole file, so it is true for this engine's own tickets.
     pub(crate) was_current: bool,
-    /// No start of the machine came between this log's beginning and now.
+    /// The machine did not start between this log's beginning and now.
     settled: bool,
 }
 
-/// What looking at the file has shown.
+/// The result of a look at the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     /// The state is that of the file.
     Current,
-    /// The name means another file now, or nothing.
+    /// The name means another file now, or none.
     Replaced,
-    /// It is no log of ours, for this reason.
+    /// It is no log of this engine, for this reason.
     Damaged(&'static str),
 }
 
 impl Book {
-    /// Reads the header of a file. `None`: it has none.
+    /// Reads the header of a file; `None` if it has none.
     ///
-    /// `heard`: the generation of which every record was heard. The records of the next one are
-    /// news from the first on.
+    /// `heard` is the generation of which every record was seen. All records of the next one are
+    /// news.
     pub(crate) fn open(
         file: &Arc<File>,
         index: usize,
@@ -101,7 +102,7 @@ impl Book {
         })
     }
 
-    /// The file, which carries the lock.
+    /// Returns the file, which has the lock.
     pub(crate) fn file(&self) -> &Arc<File> {
         &self.file
     }
@@ -110,15 +111,16 @@ impl Book {
         self.header
     }
 
-    /// When something that happens now has happened: not before anything that did already.
+    /// Returns the time for a new record: not before that of an earlier one.
     pub(crate) fn moment(&self, now_us: u64) -> u64 {
         now_us.max(self.last_us)
     }
 
-    /// Replays what others have written since the last look.
+    /// Replays the records of others since the last look.
     ///
-    /// Only the name tells whether this is still the book: a backup may have given the file a second
-    /// name, and who replaced it may have died before saying so in it.
+    /// Only the name shows whether this is still the book. A backup may have given the file a
+    /// second name, and the process that replaced it may have died before it wrote that into the
+    /// file.
     pub(crate) fn catch_up(&mut self, dir: &Dir, herald: &mut Herald<'_>) -> io::Result<Found> {
         let named = dir.look(&*self.name)?.filter(|named| named.id == self.id);
         let size = match named {
@@ -136,14 +138,14 @@ impl Book {
             return Ok(Found::Damaged("it is an old copy of a book that was written anew since"));
         }
         if size > self.end {
-            // The writer of this tail died in the middle: what it wanted never happened.
+            // The writer of this tail died in the middle: its record never happened.
             self.file.set_len(self.end)?;
         }
         self.was_current = true;
         Ok(Found::Current)
     }
 
-    /// Reads on to the end of the file. Says what is wrong with it.
+    /// Reads on to the end of the file. Returns the damage, if there is any.
     fn read_until(
         &mut self,
         size: u64,
@@ -166,7 +168,7 @@ impl Book {
         Ok(damage)
     }
 
-    /// Replays whole records. Says why if they cannot be ours.
+    /// Replays whole records. Returns the reason if they cannot be this engine's.
     fn replay(&mut self, mut tail: &[u8], herald: &mut Herald<'_>) -> Option<&'static str> {
         let kept_until = HEADER_BYTES as u64 + self.header.kept_bytes;
         let past = Past::of(tail, self.end, self.old_until);
@@ -202,34 +204,34 @@ impl Book {
         frame::push(&mut self.pending, seed, end, |body| record.encode(at_us, body));
     }
 
-    /// Whether anything is decided and not written.
+    /// Returns whether any record is decided and not written.
     pub(crate) fn is_pending(&self) -> bool {
         !self.pending.is_empty()
     }
 
-    /// Writes what is decided, with one call: it is there, or it is not.
+    /// Writes the decided records, with one call: they are there, or they are not.
     pub(crate) fn write(&mut self) -> io::Result<()> {
         let written = write_at(&self.file, &self.pending, self.end);
         match written {
             Ok(()) => self.end += self.pending.len() as u64,
-            // Half a record is none, but the next writer should not have to find out.
+            // Half a record is no record. Cut it off, so that the next writer need not.
             Err(_) => self.file.set_len(self.end)?,
         }
         self.pending.clear();
         written
     }
 
-    /// Whether writing the log anew would pay.
+    /// Returns whether a rewrite of the log would pay.
     pub(crate) fn is_long(&self) -> bool {
         self.end >= self.long_from
     }
 
-    /// It could not be written anew: tries again when it is twice as long.
+    /// Retries the rewrite when the log is twice as long.
     pub(crate) fn put_off(&mut self) {
         self.long_from = self.end * 2;
     }
 
-    /// Whether no start of the machine came between the last writing anew and now.
+    /// Returns whether the machine did not start between the last rewrite and now.
     pub(crate) fn is_settled(&mut self, now_us: u64) -> bool {
         if !self.settled {
             let (then, now) = (Boot(self.header.boot), Boot::now());
@@ -238,8 +240,8 @@ impl Book {
         self.settled
     }
 
-    /// Writes the log anew, as short as can be, and puts it in the place of the old one. Gives that
-    /// back, unlocked: to close it takes longer than others should be kept out for.
+    /// Rewrites the log as short as possible, and renames it over the old one. Returns the old
+    /// file, unlocked: its close takes longer than others should wait.
     pub(crate) fn rewrite(&mut self, dir: &Dir, now_us: u64) -> io::Result<Arc<File>> {
         let gap = if self.is_settled(now_us) { 0 } else { REBOOT_GAP_US };
         let (floor, records) = self.state.snapshot(now_us);
@@ -264,19 +266,19 @@ impl Book {
         let end = HEADER_BYTES as u64 + header.kept_bytes;
         let fresh = Self { state, last_us, end, was_current: true, settled: true, ..fresh };
         let old = std::mem::replace(self, fresh).file;
-        let _closing_it_does_so_too = old.unlock();
+        let _ = old.unlock(); // the close unlocks it, too
         Ok(old)
     }
 
-    /// Tells whoever looks at this file later, under whatever name, that it is over.
+    /// Marks this file as retired for processes that have it open under any name.
     fn retire(&mut self) {
         self.pending.clear();
         self.push(&Record::Retired, 0);
         let _hint = self.write();
     }
 
-    /// Makes sure that the file is still there, under its name, after a power cut. Whoever gave the
-    /// first number of a sequence in it has seen to that already.
+    /// Flushes the file and its name, so that they survive a power cut. The first number of a
+    /// sequence in it has done that already.
     pub(crate) fn anchor(&self, books: &Dir, root: &Dir) -> io::Result<()> {
         if self.state.sequences.is_empty() {
             self.file.sync_all()?;

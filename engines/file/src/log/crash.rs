@@ -1,4 +1,4 @@
-//! What a crash leaves behind: the old state or the new one, wherever it came.
+//! A crash at any byte leaves the old state or the new one.
 
 use std::borrow::Cow;
 use std::fs;
@@ -49,7 +49,7 @@ fn ticket(key: &str) -> Ticket {
     }
 }
 
-/// What is to be seen of a book.
+/// The visible state of a book.
 type Shown = (Vec<(Ticket, Place)>, u64);
 
 fn see(book: &Book, key: &Key) -> Shown {
@@ -85,7 +85,8 @@ fn happen(book: &mut Book, record: &Record<'_>) {
     book.push(record, 5);
 }
 
-/// A book with a history: what was to be seen after each write, and how long the file was then.
+/// Returns a book with a history: the visible state after each write, and the length of the file
+/// then.
 fn history(dir: &Path, key: &Key) -> Vec<(u64, Shown)> {
     create(dir, Header::default());
     let (mut book, _) = open(dir).unwrap();
@@ -176,7 +177,8 @@ fn a_log_that_is_written_anew_says_the_same_and_its_name_tells_that_the_old_one_
     let books = os::dir::Dir::open(&dir.0).unwrap();
     let (mut book, _) = open(&dir.0).unwrap();
     let (mut other, _) = open(&dir.0).unwrap();
-    // A backup may have linked the file, and who writes it anew may die right after the renaming.
+    // A backup may have linked the file, and the process that rewrites it may die right after the
+    // rename.
     let backup = dir.0.join("backup");
     fs::hard_link(path(&dir.0), &backup).unwrap();
     let length = fs::metadata(&backup).unwrap().len();

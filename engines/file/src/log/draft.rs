@@ -1,4 +1,4 @@
-//! A draft is a new book before it has its place: it is whole, locked, and has a name of its own.
+//! A draft is a new book before its rename: it is whole, locked, and has a name of its own.
 
 use std::fs::File;
 use std::io::{self, Error};
@@ -10,7 +10,7 @@ use crate::log::shelf;
 use crate::os::dir::{Dir, Owner, is_as_good, write_at};
 use crate::os::flock::{self, Haste};
 
-/// What the names of drafts end in.
+/// Suffix of the names of drafts.
 const SUFFIX: &str = ".new";
 
 /// A book that takes its place, or leaves nothing behind.
@@ -31,7 +31,7 @@ struct Name<'a> {
 impl<'a> Draft<'a> {
     /// Writes a book that begins with these records.
     ///
-    /// `whose`: the owner of the book that it replaces, who must be able to use it too.
+    /// `whose` is the owner of the book that it replaces, who must be able to use it too.
     pub(crate) fn write(
         dir: &'a Dir,
         header: Header,
@@ -61,13 +61,13 @@ impl<'a> Draft<'a> {
         Ok(draft)
     }
 
-    /// A file with a new name: what somebody else has left of an old one is in nobody's way.
+    /// Creates a file with a new name. An old file that another process has left is in no way.
     fn begin(dir: &'a Dir, header: Header, durable: bool) -> io::Result<Self> {
         loop {
             let chance = getrandom::u64().map_err(|error| Error::other(error.to_string()))?;
             let name = format!("{}.{chance:016x}{SUFFIX}", shelf::name(header.book));
             let file = dir.create_file(&name)?;
-            // Whoever sees it before it is locked takes it for what a dead process has left.
+            // Before it is locked, other processes take it for a dead process's file.
             let name = Name { dir, text: name, placed: false };
             if flock::lock(&file, Haste::Quick)? && dir.means(&name.text, &file)? {
                 return Ok(Self { name, file, header, durable });
@@ -75,7 +75,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Puts it into its place. It stays locked until the file is closed.
+    /// Renames it to its place. It stays locked until the file is closed.
     pub(crate) fn place(self) -> io::Result<(File, Header)> {
         let Self { mut name, file, header, durable } = self;
         name.dir.rename(&name.text, &shelf::name(header.book))?;
@@ -90,12 +90,12 @@ impl<'a> Draft<'a> {
 impl Drop for Name<'_> {
     fn drop(&mut self) {
         if !self.placed {
-            let _a_sweep_takes_it = self.dir.remove(&self.text);
+            let _ = self.dir.remove(&self.text); // a later sweep removes it
         }
     }
 }
 
-/// Removes what dead processes have left of drafts of this book.
+/// Removes the drafts of this book that dead processes have left.
 pub(crate) fn sweep(dir: &Dir, book: u64) {
     let place = shelf::name(book);
     for name in dir.names().unwrap_or_default() {
@@ -108,7 +108,7 @@ pub(crate) fn sweep(dir: &Dir, book: u64) {
             Err(error) => error.kind() == io::ErrorKind::InvalidInput,
         };
         if dead {
-            let _it_may_be_somebody_elses = dir.remove(name);
+            let _ = dir.remove(name); // it may be another user's
         }
     }
 }

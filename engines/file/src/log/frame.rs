@@ -1,13 +1,13 @@
-//! A frame carries one record through a crash: it is all there, cut short at the end, or damaged.
+//! A frame carries one record through a crash: it is complete, cut short at the end, or damaged.
 
 use crate::checksum::checksum;
 
 /// Length, its complement, and the checksum.
 pub(crate) const HEAD_BYTES: usize = 16;
-/// No record is longer than this.
+/// Maximum bytes of a record.
 const BODY_BYTES_MAX: usize = 1 << 20;
 
-/// What the bytes at some place of a log are.
+/// The kind of bytes at a place of a log.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Cut<'a> {
     /// One frame: its body. The next one begins behind it.
@@ -16,13 +16,14 @@ pub(crate) enum Cut<'a> {
     End,
     /// The beginning of a frame whose writer died, or the zeros that a power cut leaves.
     Torn,
-    /// Something that no writer of ours leaves, whenever it dies.
+    /// Bytes that no writer of this engine leaves at any death.
     Damaged,
 }
 
-/// Appends a frame to `log`; it will stand at `base + log.len()` of the file.
+/// Appends a frame to `log`. Its place in the file is `base + log.len()`.
 ///
-/// The place and the file's own `seed` go into the checksum, so that bytes from elsewhere never fit.
+/// The place and the file's own `seed` go into the checksum, so that bytes from elsewhere never
+/// fit.
 pub(crate) fn push(log: &mut Vec<u8>, seed: u64, base: u64, body: impl FnOnce(&mut Vec<u8>)) {
     let start = log.len();
     log.extend_from_slice(&[0; HEAD_BYTES]);
@@ -35,20 +36,21 @@ pub(crate) fn push(log: &mut Vec<u8>, seed: u64, base: u64, body: impl FnOnce(&m
     head[8..].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// The body of the frame that begins `rest`, if it is as long as it says. Nobody has compared its sum.
+/// Returns the body of the frame that begins `rest`, if it has the length in its head. Does not
+/// check its sum.
 pub(crate) fn peek(rest: &[u8]) -> Option<&[u8]> {
     let (head, behind) = rest.split_at_checked(HEAD_BYTES)?;
     behind.get(..length(head)?)
 }
 
-/// How long the body is; `None`: no head of ours.
+/// Returns the length of the body; `None` if this is no head.
 fn length(head: &[u8]) -> Option<usize> {
     let length = u32::from_le_bytes(head[..4].try_into().expect("four bytes"));
     let complement = u32::from_le_bytes(head[4..8].try_into().expect("four bytes"));
     (complement == !length && length as usize <= BODY_BYTES_MAX).then_some(length as usize)
 }
 
-/// Looks at what begins `rest`, which goes to the end of the file from place `at`.
+/// Reads the frame that begins `rest`, which goes to the end of the file from place `at`.
 pub(crate) fn cut(rest: &[u8], seed: u64, at: u64) -> Cut<'_> {
     if rest.is_empty() {
         return Cut::End;

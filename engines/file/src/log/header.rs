@@ -1,30 +1,30 @@
-//! A book's header says what was before its first record.
+//! A book's header has the state before its first record.
 
 use crate::checksum::checksum;
 
-/// Every header is as long as this.
+/// Length of every header.
 pub(crate) const HEADER_BYTES: usize = 64;
 
-/// Says what the file is, and in which form.
+/// First bytes: the kind of the file, and its format.
 const MAGIC: [u8; 8] = *b"tenure1\n";
 
-/// What a log that was thrown away has left behind.
+/// The rest of a log that was rewritten.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Header {
-    /// Which book of the store it is.
+    /// The index of the book in the store.
     pub(crate) book: u64,
-    /// How many logs this book has had before. Says to a reader whether it has seen them all.
+    /// Count of earlier logs of this book. It shows a reader whether it has seen them all.
     pub(crate) generation: u64,
-    /// Every number that will be given in this book is above this.
+    /// Every new number in this book is above this.
     pub(crate) floor: u64,
-    /// How many bytes of records behind the header are the state that was kept, and no events.
+    /// Bytes of records behind the header that are kept state, and no events.
     pub(crate) kept_bytes: u64,
-    /// Which start of the machine it was written in.
+    /// The start of the machine in which it was written.
     pub(crate) boot: u64,
 }
 
 impl Header {
-    /// As it stands in the file.
+    /// Returns its bytes in the file.
     pub(crate) fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[..8].copy_from_slice(&MAGIC);
@@ -37,7 +37,7 @@ impl Header {
         bytes
     }
 
-    /// Reads it back; `None` if these bytes are no header of this book.
+    /// Reads it from these bytes; `None` if they are no header of this book.
     pub(crate) fn decode(bytes: &[u8], book: u64) -> Option<Self> {
         let bytes = bytes.get(..HEADER_BYTES)?;
         let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("a word"));
@@ -51,7 +51,7 @@ impl Header {
         (header.encode() == bytes && header.book == book).then_some(header)
     }
 
-    /// What goes into the checksums of this file's frames.
+    /// Returns the seed of the checksums of this file's frames.
     pub(crate) fn seed(&self) -> u64 {
         checksum(self.book, &self.generation.to_le_bytes())
     }

@@ -1,4 +1,4 @@
-//! A herald hears what happens in a book, and sorts out who has to be told.
+//! A herald receives the events of a book, and selects the sessions to notify.
 
 use tenure_core::TicketId;
 use tenure_core::event::{Event, EventKind};
@@ -7,7 +7,7 @@ use tenure_core::line::Journal;
 use crate::log::record::SessionId;
 use crate::log::row::Note;
 
-/// Something that the owner of a ticket has to be told.
+/// A notice for the owner of a ticket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Notice {
     pub(crate) session: SessionId,
@@ -16,25 +16,25 @@ pub(crate) struct Notice {
     pub(crate) what: Tidings,
 }
 
-/// What it is told.
+/// The content of a notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tidings {
     /// It is served.
     Served,
-    /// It was told to go, or is out.
+    /// It was asked to leave, or is out.
     Look,
-    /// Somebody else stands ahead of it now.
+    /// Another ticket is ahead of it now.
     Behind,
 }
 
-/// Whose ears these are, and what reaches them.
+/// A receiver of events, with its session.
 pub(crate) struct Herald<'a> {
     pub(crate) own: SessionId,
-    /// Somebody in this process waits for news of a ticket.
+    /// A caller in this process waits for news of a ticket.
     pub(crate) heeded: bool,
     pub(crate) journal: &'a mut Journal,
     pub(crate) notices: &'a mut Vec<Notice>,
-    /// Something happened that has to be written.
+    /// An event happened that has to be written.
     pub(crate) stirred: bool,
     source: Source,
     at_us: u64,
@@ -42,11 +42,11 @@ pub(crate) struct Herald<'a> {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Source {
-    /// We are about to write it: we tell everyone.
+    /// This process is about to write it, and notifies all sessions.
     Written,
-    /// Others wrote it, and have told the others.
+    /// Another process wrote it, and has notified the others.
     Read,
-    /// It is long known.
+    /// It is known already.
     Old,
 }
 
@@ -61,7 +61,7 @@ impl<'a> Herald<'a> {
         Self { own, heeded, journal, notices, stirred: false, source: Source::Written, at_us }
     }
 
-    /// What follows was read from the log, where it stands as of then.
+    /// Marks the following events as read from the log, with this time.
     pub(crate) fn read(&mut self, at_us: u64, old: bool) {
         self.source = if old { Source::Old } else { Source::Read };
         self.at_us = at_us;

@@ -1,5 +1,5 @@
-//! The past of a log is what later records of it have undone. Whoever reads the log for the first
-//! time need not do it all again: most tickets have left long ago.
+//! The past of a log is the records that later ones have undone. A process that reads the log for
+//! the first time need not replay them: most tickets have left long ago.
 
 use std::collections::HashMap;
 
@@ -9,22 +9,22 @@ use crate::log::frame;
 use crate::log::record::{Glance, glance};
 use crate::log::state::FAR_US;
 
-/// A log shorter than this is replayed as quickly as it is looked through.
+/// Minimum bytes of a log for this: a shorter one is replayed as quickly.
 const LOG_BYTES_MIN: usize = 4096;
 
-/// What need not be replayed, and what has to be remembered of it.
+/// The records to skip, and the facts to keep of them.
 #[derive(Default)]
 pub(crate) struct Past {
-    /// Where each ticket left that has.
+    /// The place at which each ticket left, of those that have.
     left: HashMap<TicketId, u64>,
     /// No number of these tickets was above this.
     pub(crate) floor: u64,
-    /// When the last of it happened.
+    /// The time of the last of these records.
     pub(crate) last_us: u64,
 }
 
 impl Past {
-    /// Looks through the records of `log`, which stands at place `at` of its file, up to `until`.
+    /// Reads the records of `log`, which begins at place `at` of its file, up to `until`.
     pub(crate) fn of(mut log: &[u8], mut at: u64, until: u64) -> Self {
         let mut past = Self::default();
         if log.len() < LOG_BYTES_MIN {
@@ -46,14 +46,14 @@ impl Past {
             at += length as u64;
             log = &log[length..];
         }
-        // A number far from the clock is a matter of its own line: that is replayed.
+        // A number far from the clock belongs to its own line, which is replayed.
         let near = past.last_us.saturating_add(FAR_US);
         past.left.retain(|id, _| numbers[id] <= near);
         past.floor = past.left.keys().map(|id| numbers[id]).max().unwrap_or(0);
         past
     }
 
-    /// Whether the record at this place need not be replayed: its ticket left later.
+    /// Returns whether the record at this place need not be replayed: its ticket left later.
     pub(crate) fn is_over(&self, body: &[u8], at: u64) -> bool {
         !self.left.is_empty()
             && glance(body)

@@ -1,4 +1,4 @@
-//! A record is one thing that happened in a book, as the log keeps it.
+//! A record is one event of a book in the log.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use tenure_core::line::Count;
 use tenure_core::{Key, LeaveMode, Note, Owner, Share, Ticket, TicketId};
 
-/// Whose ticket it is: 128 random bits for every engine value.
+/// The owner of a ticket: 128 random bits for every engine value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct SessionId(pub(crate) u128);
 
@@ -17,16 +17,16 @@ impl fmt::Display for SessionId {
     }
 }
 
-/// One record. What a snapshot writes (`SharedLease`, `Above`) is state; the rest also happened.
+/// One record. The records of a snapshot (`Kept`, `Above`) are state; all others are also events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Record<'a> {
     /// A ticket came to the back of its line.
     Joined { session: SessionId, number: u64, ticket: Cow<'a, Ticket> },
-    /// A ticket that was in the line when the log was written anew.
+    /// A ticket that was in the line when the log was rewritten.
     Kept { session: SessionId, number: u64, told: bool, ticket: Cow<'a, Ticket> },
     /// A renewal changed a ticket's note or share, or carried a floor.
     Changed { ticket: Cow<'a, Ticket> },
-    /// A ticket was taken out, or told to go.
+    /// A ticket was removed, or asked to leave.
     Left { key: Cow<'a, Key>, id: TicketId, how: LeaveMode },
     /// All tickets of a session are out: it is dead.
     Gone { session: SessionId },
@@ -36,14 +36,15 @@ pub(crate) enum Record<'a> {
     Sequence { key: Cow<'a, Key>, value: u64 },
     /// A windowed count has come to this value, and its window ends then.
     Count { key: Cow<'a, Key>, count: Count },
-    /// The book was damaged while these sessions lived, who may hold what nobody knows of.
+    /// The book was damaged while these sessions lived. They may hold locks that the new book does
+    /// not have.
     Embargo { aside: Cow<'a, str>, sessions: Cow<'a, [SessionId]> },
-    /// This log has been written anew, in another file of the same name.
+    /// This log was rewritten, in another file of the same name.
     Retired,
 }
 
 impl Record<'_> {
-    /// Writes what happened, and when.
+    /// Writes the record and its time.
     pub(crate) fn encode(&self, at_us: u64, out: &mut Vec<u8>) {
         out.push(self.kind());
         word(out, at_us);
@@ -99,7 +100,7 @@ impl Record<'_> {
         }
     }
 
-    /// Reads back what happened, and when; `None` if these bytes are no record.
+    /// Reads the record and its time; `None` if these bytes are no record.
     pub(crate) fn decode(bytes: &[u8]) -> Option<(Record<'static>, u64)> {
         let mut from = Reader(bytes);
         let kind = from.byte()?;
@@ -140,17 +141,17 @@ impl Record<'_> {
     }
 }
 
-/// What a record says of one ticket.
+/// The part of a record about one ticket.
 pub(crate) struct Glance {
     pub(crate) id: TicketId,
-    /// Its number, or the floor that it brings along.
+    /// Its number, or the floor that it has.
     pub(crate) number: u64,
     /// It is out.
     pub(crate) out: bool,
     pub(crate) at_us: u64,
 }
 
-/// Looks at a record without reading all of it; `None`: it is of no single ticket.
+/// Reads the part of a record about one ticket; `None` if it is of no single ticket.
 pub(crate) fn glance(bytes: &[u8]) -> Option<Glance> {
     let mut from = Reader(bytes);
     let (kind, at_us) = (from.byte()?, from.word()?);
@@ -167,7 +168,7 @@ pub(crate) fn glance(bytes: &[u8]) -> Option<Glance> {
         }
         3 => {
             let id = from.long()?;
-            let _share_and_ttl = from.take::<20>()?;
+            let _ = from.take::<20>()?; // share and ttl
             number = from.word()?;
             id
         }

@@ -1,4 +1,4 @@
-//! A row is the line of one key, whose tickets belong to sessions, and what these have to be told of it.
+//! A row is the line of one key, whose tickets belong to sessions, and their notices.
 
 use tenure_core::event::EventKind;
 use tenure_core::line::{LineEvent, LineObserver, Slot};
@@ -8,15 +8,15 @@ use tenure_core::{
 
 use crate::log::record::SessionId;
 
-/// What is to be told about a row.
+/// A notice about a row.
 pub(crate) enum Note<'a> {
-    /// Something happened to a ticket.
+    /// An event of a ticket.
     Event(LineEvent<'a, SessionId>),
-    /// Somebody else stands ahead of this waiting ticket now: its owner watches over another.
+    /// Another ticket is ahead of this waiting one now: its owner watches another session.
     Behind { session: SessionId, id: TicketId, number: u64 },
 }
 
-/// Hears every note.
+/// A receiver of all notices.
 pub(crate) type Hear<'a> = dyn FnMut(Note<'_>) + 'a;
 
 /// The line of one key.
@@ -43,17 +43,17 @@ impl Row {
         })
     }
 
-    /// Puts back a ticket that a record tells of. Says whether that can have been.
+    /// Restores a ticket of a record. Returns whether that is possible.
     pub(crate) fn restore(&mut self, seat: Slot<SessionId>, hear: &mut Hear<'_>) -> bool {
         self.step(hear, |line, tell| line.restore(seat, tell))
     }
 
-    /// A sign of life, which may change the ticket.
+    /// Renews a ticket, which may change it.
     pub(crate) fn renew(&mut self, ticket: &Ticket, hear: &mut Hear<'_>) -> Option<Place> {
         self.step(hear, |line, tell| line.renew(ticket, 0, tell))
     }
 
-    /// Takes a ticket out.
+    /// Removes a ticket.
     pub(crate) fn leave(
         &mut self,
         id: TicketId,
@@ -63,14 +63,14 @@ impl Row {
         self.step(hear, |line, tell| line.leave(id, how, 0, tell))
     }
 
-    /// Takes out the tickets of a dead session.
+    /// Removes the tickets of a dead session.
     pub(crate) fn bury(&mut self, dead: SessionId, hear: &mut Hear<'_>) {
         if self.has(dead) {
             self.step(hear, |line, tell| line.remove_where(|seat| seat.session == dead, tell));
         }
     }
 
-    /// Whether a session has a ticket here.
+    /// Returns whether a session has a ticket here.
     pub(crate) fn has(&self, session: SessionId) -> bool {
         self.slots().any(|seat| seat.session == session)
     }
@@ -83,7 +83,7 @@ impl Row {
         self.line.list(0)
     }
 
-    /// The last number it gave, or has to stay above.
+    /// Returns the last number it gave, or has to stay above.
     pub(crate) fn last(&self) -> u64 {
         self.line.last().max(self.above)
     }
@@ -92,28 +92,28 @@ impl Row {
         self.line.is_empty()
     }
 
-    /// The seat of this number.
+    /// Returns the slot with this number.
     pub(crate) fn seat(&self, number: u64) -> Option<&Slot<SessionId>> {
         self.line.at(self.line.before(number)).filter(|seat| seat.number == number)
     }
 
-    /// All seats, from the front.
+    /// Returns all slots, from the front.
     pub(crate) fn slots(&self) -> impl ExactSizeIterator<Item = &Slot<SessionId>> {
         self.line.slots()
     }
 
-    /// The waiting seats, from the front.
+    /// Returns the waiting slots, from the front.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = &Slot<SessionId>> {
         self.line.slots().skip(self.line.served())
     }
 
-    /// Whose death has to be noticed by the owner of this waiting ticket.
+    /// Returns the sessions whose death the owner of this waiting ticket has to notice.
     ///
     /// ```text
-    ///   A  B ┊ C  D  E        C watches over A and B, D over C, E over D
+    ///   A  B ┊ C  D  E        C watches A and B, D watches C, E watches D
     /// ```
-    /// So every session with somebody behind it is watched over by one who stands there, and no
-    /// death is watched for by a whole line.
+    /// So every session with a ticket behind it is watched by one of the sessions there, and not by
+    /// the whole line.
     pub(crate) fn ahead_of(&self, number: u64) -> impl Iterator<Item = SessionId> {
         let (at, served) = (self.line.before(number), self.line.served());
         let range = match at {
@@ -124,7 +124,7 @@ impl Row {
         range.filter_map(|at| self.line.at(at)).map(|seat| seat.session)
     }
 
-    /// Does one thing with the line, and has everything told that comes of it.
+    /// Carries out one step on the line, and passes on all resulting notices.
     fn step<T>(
         &mut self,
         hear: &mut Hear<'_>,
@@ -134,7 +134,7 @@ impl Row {
         let answer = act(&mut self.line, &mut |told| {
             match told.kind {
                 EventKind::Served => somebody_was_served = true,
-                // A holder who is told to go keeps its seat; a waiter who is broken loses it.
+                // A holder that is asked to leave keeps its slot; a waiter that is broken loses it.
                 EventKind::Left | EventKind::Expired | EventKind::Broken
                     if told.state == TicketState::Waiting =>
                 {
@@ -145,8 +145,8 @@ impl Row {
             hear(Note::Event(told));
         });
         let served = self.line.served();
-        // The first who waits watches over all who are served, so it is told when these are others.
-        // A single one stood right ahead of it, and is watched over already.
+        // The first waiter watches all served sessions, so it gets a notice when these change. A
+        // single one was right ahead of it, and is watched already.
         let first = (somebody_was_served && served > 1).then_some(served);
         let behind = gaps.into_iter().map(|number| self.line.before(number));
         let mut moved: Vec<_> = behind.filter(|at| *at >= served).chain(first).collect();

@@ -1,4 +1,4 @@
-//! Salvage: what a damaged book still tells of the numbers it has given, so that none is given again.
+//! Salvage: the numbers that can still be read in a damaged book, so that none is given again.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -12,12 +12,12 @@ use crate::log::header::{HEADER_BYTES, Header};
 use crate::log::record::Record;
 use crate::log::state::FAR_US;
 
-/// No book of ours is longer than this.
+/// Maximum bytes of a book.
 const BOOK_BYTES_MAX: u64 = 1 << 30;
-/// A sequence that is said to be above this, by a record that nobody can check, is not believed.
+/// Maximum value of a sequence from a record that cannot be checked.
 const UNCHECKED_MAX: u64 = NUMBER_MAX / 2;
 
-/// The highest of everything.
+/// The highest numbers.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Salvage {
     /// The numbers of all lines.
@@ -25,7 +25,7 @@ pub(crate) struct Salvage {
     /// The numbers of lines that are far above the clock.
     pub(crate) far: HashMap<Key, u64>,
     pub(crate) sequences: HashMap<Key, u64>,
-    /// What the clock showed last, and from where sequences went on that an earlier damage took.
+    /// The last time, and the time from which sequences went on after an earlier damage.
     pub(crate) last_us: u64,
 }
 
@@ -37,8 +37,8 @@ impl Salvage {
         Ok(Self::of(&bytes, index, now_us))
     }
 
-    /// Looks for whole records wherever they may begin. Without a header nobody can say whether they
-    /// are undamaged; as something to stay above they do all the same, within reason.
+    /// Looks for whole records at every place. Without a header they cannot be checked. Within
+    /// limits they still serve as numbers to stay above.
     fn of(bytes: &[u8], index: usize, now_us: u64) -> Self {
         let header = Header::decode(bytes, index as u64);
         let mut saved = Self { floor: header.map_or(0, |header| header.floor), ..Self::default() };
@@ -95,7 +95,7 @@ impl Salvage {
     }
 }
 
-/// Whether a record that nobody can check says what a record would.
+/// Returns whether the content of a record that cannot be checked is likely.
 fn is_likely(record: &Record<'_>, at_us: u64, now_us: u64) -> bool {
     let near = |time: u64| time <= now_us.saturating_add(FAR_US);
     let likely = match record {

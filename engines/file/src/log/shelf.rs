@@ -1,19 +1,20 @@
-//! The shelf: which books a store has, and in which one a key's line is.
+//! The shelf: the books of a store, and the book of a key's line.
 
 use tenure_core::Key;
 
 use crate::checksum::checksum;
 
-/// All keys share these: no file is ever made or removed for a key.
+/// Count of books. All keys share them: no file is ever made or removed for a key.
 pub(crate) const BOOKS: usize = 64;
 
-/// What a book is called in its directory.
+/// Returns a book's name in its directory.
 pub(crate) fn name(book: u64) -> String {
     format!("{book:02x}")
 }
 
-/// Which book a key's line is in. Two keys in one book only share its lock for some microseconds, so
-/// nothing hangs on the strength of this hash; but every program that uses the store must agree.
+/// Returns the book of a key's line. Two keys in one book only share its lock for some
+/// microseconds, so the strength of this hash does not matter. But every program that uses the
+/// store must use the same.
 pub(crate) fn book_of(key: &Key) -> usize {
     let hash = checksum(0, key.as_str().as_bytes());
     usize::try_from(hash >> (u64::BITS - BOOKS.ilog2())).expect("it is below the number of books")

@@ -1,4 +1,4 @@
-//! What a book says: its rows and its tallies, replayed from records. Touches nothing.
+//! The state of a book: its rows and its counters, replayed from records. Pure.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -9,8 +9,8 @@ use tenure_core::{Key, Ticket};
 use crate::log::record::{Record, SessionId};
 use crate::log::row::{Hear, Row};
 
-/// A number this far above the clock (12 days, in µs) is kept with its own line; any other is simply
-/// what all numbers of the book have to be above once its line is forgotten.
+/// A number this far above the clock (12 days, in µs) is kept with its own line. Any other is part
+/// of the floor of all numbers of the book once its line is forgotten.
 pub(crate) const FAR_US: u64 = 1_000_000_000_000;
 
 /// The state of one book.
@@ -24,14 +24,14 @@ pub(crate) struct State {
     pub(crate) retired: bool,
 }
 
-/// What is left of a book that was damaged.
+/// The rest of a book that was damaged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Scar {
-    /// When it was set aside. Sequences nobody remembers go on from here.
+    /// The time at which it was set aside. Forgotten sequences go on from here.
     pub(crate) at_us: u64,
     /// The name of the file that it was set aside as.
     pub(crate) aside: String,
-    /// Who lived then, and may hold what nobody knows of.
+    /// The sessions that lived then, and may hold locks that this book does not have.
     pub(crate) sessions: Vec<SessionId>,
 }
 
@@ -40,7 +40,7 @@ impl State {
         Self { floor, ..Self::default() }
     }
 
-    /// The row of this key, made if there is none.
+    /// Returns the row of this key, made if there is none.
     pub(crate) fn row(&mut self, key: &Key) -> &mut Row {
         if !self.rows.contains_key(key) {
             self.rows.insert(key.clone(), Row::default());
@@ -48,7 +48,7 @@ impl State {
         self.rows.get_mut(key).expect("it was just put there")
     }
 
-    /// Takes out the tickets of a dead session from every row. Says whether it had any.
+    /// Removes the tickets of a dead session from every row. Returns whether it had any.
     pub(crate) fn bury(&mut self, dead: SessionId, hear: &mut Hear<'_>) -> bool {
         let had = self.has(dead);
         if had {
@@ -57,18 +57,18 @@ impl State {
         had
     }
 
-    /// Whether a session has a ticket here.
+    /// Returns whether a session has a ticket here.
     pub(crate) fn has(&self, session: SessionId) -> bool {
         self.rows.values().any(|row| row.has(session))
     }
 
-    /// What a sequence has come to.
+    /// Returns the last number of a sequence.
     pub(crate) fn sequence(&self, key: &Key) -> u64 {
         let forgotten = self.scar.as_ref().map_or(0, |scar| scar.at_us);
         self.sequences.get(key).copied().unwrap_or(forgotten)
     }
 
-    /// Does what the record says. `false`: that cannot have happened.
+    /// Applies a record. Returns `false` if it is impossible.
     pub(crate) fn replay(&mut self, record: Record<'_>, at_us: u64, hear: &mut Hear<'_>) -> bool {
         match record {
             Record::Joined { session, number, ticket } => {
@@ -102,7 +102,7 @@ impl State {
         true
     }
 
-    /// Puts a ticket back into its line. `false`: it cannot have stood there.
+    /// Restores a ticket in its line. Returns `false` if it cannot have been there.
     fn restore(
         &mut self,
         session: SessionId,
@@ -112,12 +112,12 @@ impl State {
         hear: &mut Hear<'_>,
     ) -> bool {
         let row = self.row(&ticket.key);
-        // The kernel knows when a session ends: no ticket has an end of its own.
+        // The kernel reports the end of a session: no ticket has an end of its own.
         row.restore(Slot { ticket, session, number, ends: None, leaving }, hear)
     }
 
-    /// What a log that begins now has to say: the floor of its numbers, and its first records.
-    /// Idle lines and windows that are over are left out.
+    /// Returns the start of a new log: the floor of its numbers, and its first records. Leaves out
+    /// idle lines and windows that are over.
     pub(crate) fn snapshot(&self, now_us: u64) -> (u64, Vec<(Record<'_>, u64)>) {
         let near = self.floor.max(now_us).saturating_add(FAR_US);
         let lasts = self.rows.values().map(Row::last).filter(|last| *last <= near);

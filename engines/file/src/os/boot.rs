@@ -1,12 +1,12 @@
-//! Which start of the machine this is: only a new one makes a store forget what it wrote last.
+//! The start of the machine: after a new one a store may have lost its last writes.
 
 use crate::os::system;
 
 /// A start of the machine, as a book's header keeps it.
 ///
-/// Containers and changed roots of one running machine may each be told another id of it, or none
-/// at all. So it is also known by the moment at which the machine was started: what the wall clock
-/// shows, less the time that the machine has run.
+/// Containers and changed roots of one running machine may have different ids of it, or none at
+/// all. So it is also identified by its moment: the wall clock, less the time that the machine has
+/// run.
 ///
 /// ```text
 ///   63          40 39                                   0
@@ -19,7 +19,7 @@ pub(crate) struct Boot(pub(crate) u64);
 
 const MOMENT_BITS: u32 = 40;
 const MOMENT_US: u64 = 10_000;
-/// Two readings of the same moment differ by less than this. No machine is down for so short a time.
+/// Maximum difference of two readings of the same moment. No machine is down for a shorter time.
 const NEAR: u64 = 50;
 
 impl Boot {
@@ -27,13 +27,13 @@ impl Boot {
         Self(id << MOMENT_BITS | (began_us / MOMENT_US) & ((1 << MOMENT_BITS) - 1))
     }
 
-    /// The one that this machine runs in; as little of it as the system tells.
+    /// Returns the current start, with the parts that the system reports.
     pub(crate) fn now() -> Self {
         Self::new(system::boot_id(), system::began_us())
     }
 
-    /// Whether both can be the same start. `written_us`: what the clock showed when the first was
-    /// written down; a clock that shows less now was set back, perhaps by a new start.
+    /// Returns whether both can be the same start. `written_us` is the time at which the first was
+    /// written. A clock that shows less now was set back, perhaps by a new start.
     pub(crate) fn is_same(self, now: Self, written_us: u64, now_us: u64) -> bool {
         let (id, began) = (self.0 >> MOMENT_BITS, self.0 & ((1 << MOMENT_BITS) - 1));
         let (now_id, now_began) = (now.0 >> MOMENT_BITS, now.0 & ((1 << MOMENT_BITS) - 1));

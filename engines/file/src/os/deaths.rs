@@ -1,9 +1,9 @@
-//! Hearing of a death: a process that locked a file, and had it open to write, is gone.
+//! Notices of a death: a process that locked a file, and had it open to write, is gone.
 //!
-//! All stores of a process share what listens. On Linux that is one thread, which the kernel tells
-//! when the file is closed, whatever its process died of; it ends when nobody wants to hear any more.
-//! Elsewhere, and where the system has no room for one more listener, it is a thread for each file,
-//! which sleeps until it gets the lock itself: that one stays until then.
+//! All stores of a process share the listener. On Linux that is one thread, which the kernel
+//! notifies when the file is closed, at any death of the process. The thread ends when there is no
+//! watch any more. On other systems, and where the system has no room for one more listener, it is
+//! a thread for each file. That one sleeps until it gets the lock itself, and stays until then.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -20,15 +20,16 @@ use crate::os::flock::{self, Haste};
 use crate::os::system::Listener;
 use crate::sync::lock;
 
-/// A thread that only waits needs little room.
+/// Stack of a thread that only waits.
 const STACK_BYTES: usize = 128 * 1024;
-/// The kernel tells that a file was closed a moment before it lets go of the lock.
+/// Time limit for the end of a lock: the kernel reports that a file was closed a moment before it
+/// unlocks it.
 const LETS_GO_WITHIN: Duration = Duration::from_secs(1);
 
-/// Called from a thread of its own, once.
+/// Callback, called once from a thread of its own.
 type Died = Box<dyn FnOnce() + Send>;
 
-/// Somebody wants to hear of a death. Dropping it ends that.
+/// A watch for a death. Dropping it ends the watch.
 #[derive(Debug)]
 pub(crate) struct Vigil {
     file: FileId,
@@ -39,7 +40,7 @@ pub(crate) struct Vigil {
 struct Deaths {
     numbers: u64,
     watched: HashMap<FileId, Watched>,
-    /// Files for which a thread sleeps.
+    /// Files with a thread that sleeps for them.
     asleep: HashSet<FileId>,
     listener: Option<Arc<Listener>>,
 }
@@ -47,13 +48,13 @@ struct Deaths {
 struct Watched {
     file: Arc<File>,
     wanted: Vec<(u64, Died)>,
-    /// What the listener calls the file, if it listens for it.
+    /// The listener's mark of the file, if it watches it.
     mark: Option<i32>,
 }
 
 static DEATHS: LazyLock<Mutex<Deaths>> = LazyLock::new(Mutex::default);
 
-/// Calls `died` once nobody has this file locked any more.
+/// Calls `died` once no process has this file locked any more.
 pub(crate) fn watch(path: &Path, file: &Arc<File>, died: Died) -> io::Result<Vigil> {
     let id = look_at(file)?.id;
     let mut deaths = lock(&DEATHS);
@@ -69,7 +70,7 @@ pub(crate) fn watch(path: &Path, file: &Arc<File>, died: Died) -> io::Result<Vig
         if let (Some(mark), Some(listener)) = (mark, &deaths.listener)
             && flock::is_free(file)
         {
-            // It died before anybody listened. To stop listening for it is what tells the listener.
+            // It died before the watch began. The end of the watch notifies the listener.
             listener.stop(mark);
         }
     }
@@ -92,7 +93,7 @@ impl Drop for Vigil {
 }
 
 impl Deaths {
-    /// Begins to listen for a file. Says what the listener calls it; `None`: a thread sleeps for it.
+    /// Begins to watch a file. Returns the listener's mark of it; `None` if a thread sleeps for it.
     fn begin(&mut self, path: &Path, id: FileId, file: &Arc<File>) -> io::Result<Option<i32>> {
         let heard = match &self.listener {
             Some(listener) => listener.listen(path),
@@ -127,7 +128,7 @@ impl Deaths {
     }
 }
 
-/// Hears what the kernel tells. Says whether anybody still listens.
+/// Handles an event of the kernel. Returns whether any watch is left.
 fn hear(noise: Noise) -> bool {
     let soon = Haste::Until(Instant::now() + LETS_GO_WITHIN);
     match noise {
@@ -136,7 +137,7 @@ fn hear(noise: Noise) -> bool {
         Noise::Missed => {
             let all: Vec<_> = lock(&DEATHS).watched.keys().copied().collect();
             for id in all {
-                // Most of them live, and all together are waited for no longer than one of them.
+                // Most of them live. The time limit of one is that of all together.
                 look(id, false, soon);
             }
         }
@@ -158,7 +159,7 @@ fn marked(mark: i32) -> Option<FileId> {
     deaths.watched.iter().find(|(_, it)| it.mark == Some(mark)).map(|(id, _)| *id)
 }
 
-/// Tells of the death, if it was one. `over`: the kernel tells no more of this file.
+/// Calls the callbacks if the process is dead. `over`: the kernel reports no more of this file.
 fn look(id: FileId, over: bool, soon: Haste) {
     let file = lock(&DEATHS).watched.get(&id).map(|watched| watched.file.clone());
     let Some(file) = file else { return };
@@ -176,10 +177,10 @@ fn look(id: FileId, over: bool, soon: Haste) {
 
 fn tell(id: FileId) {
     let watched = lock(&DEATHS).watched.remove(&id);
-    // Whoever hears of it may do anything, so nothing is locked meanwhile.
+    // A callback may do anything, so no lock is held meanwhile.
     for (_, died) in watched.into_iter().flat_map(|watched| watched.wanted) {
-        // One of them that panics keeps nobody else from being told: all stores share this thread.
-        let _it_was_said = catch_unwind(AssertUnwindSafe(died));
+        // A panic of one callback does not stop the others: all stores share this thread.
+        let _ = catch_unwind(AssertUnwindSafe(died)); // the panic hook has reported it
     }
 }
 
@@ -222,7 +223,7 @@ mod tests {
         std::fs::remove_file(path).unwrap();
     }
 
-    /// A file of this name that is locked.
+    /// Returns a locked file of this name.
     fn held(name: &str) -> (std::path::PathBuf, File, Arc<File>) {
         let name = format!("tenure-file-death-{}-{name}", std::process::id());
         let path = std::env::temp_dir().join(name);

@@ -1,4 +1,5 @@
-//! A directory that is held open: names in it are followed nowhere else, whoever may write to it.
+//! A directory that is held open. Names in it are followed nowhere else, even if another user may
+//! write to it.
 
 use std::fs::{DirBuilder, File};
 use std::io::{self, Error, ErrorKind};
@@ -10,21 +11,21 @@ use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 use rustix::process::{Gid, Uid, geteuid};
 
-/// A directory. It stays the same one, even if its name comes to mean another.
+/// A directory. It stays the same one if its name changes its meaning.
 #[derive(Debug)]
 pub(crate) struct Dir {
     fd: OwnedFd,
     path: PathBuf,
 }
 
-/// Which file it is, whatever its names are.
+/// The identity of a file, under any name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct FileId {
     pub(crate) device: u64,
     pub(crate) inode: u64,
 }
 
-/// What can be told of a file without opening it.
+/// The attributes of a file that is not opened.
 #[derive(Clone, Copy)]
 pub(crate) struct Look {
     pub(crate) id: FileId,
@@ -32,7 +33,7 @@ pub(crate) struct Look {
     pub(crate) owner: Owner,
 }
 
-/// Whose a file is.
+/// The owner of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Owner {
     pub(crate) user: u32,
@@ -51,13 +52,13 @@ impl Dir {
         Ok(Self { fd, path: path.to_owned() })
     }
 
-    /// A directory in this one.
+    /// Opens a directory in this one.
     pub(crate) fn below(&self, name: &str) -> io::Result<Self> {
         let fd = fs::openat(&self.fd, name, DIRECTORY, Mode::empty()).map_err(in_words)?;
         Ok(Self { fd, path: self.path.join(name) })
     }
 
-    /// The same; makes it, for the same users, if it is not there.
+    /// The same; makes it, for the same users, if it does not exist.
     pub(crate) fn make_below(&self, name: &str) -> io::Result<Self> {
         match fs::mkdirat(&self.fd, name, Mode::RWXU) {
             Ok(()) => {}
@@ -79,7 +80,7 @@ impl Dir {
         self.path.join(name)
     }
 
-    /// Opens a file to read and to write. What is no file is refused, and waits for nobody.
+    /// Opens a file to read and to write. Refuses another kind of file, and does not wait for it.
     pub(crate) fn open_file(&self, name: &str) -> io::Result<File> {
         self.open_kind(name, OFlags::RDWR, FileType::RegularFile)
     }
@@ -101,7 +102,7 @@ impl Dir {
         if found == kind { Ok(fd.into()) } else { Err(not_what_it_should_be()) }
     }
 
-    /// Makes a file that was not there, for all who may write to this directory.
+    /// Creates a new file, for all users that may write to this directory.
     pub(crate) fn create_file(&self, name: &str) -> io::Result<File> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         let fd = fs::openat(&self.fd, name, flags | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR)?;
@@ -109,7 +110,7 @@ impl Dir {
         Ok(fd.into())
     }
 
-    /// Makes a FIFO that was not there, for all who may write to this directory.
+    /// Creates a new FIFO, for all users that may write to this directory.
     pub(crate) fn create_fifo(&self, name: &str) -> io::Result<File> {
         make_fifo(self, name)?;
         let fifo = self.open_fifo(name)?;
@@ -117,10 +118,10 @@ impl Dir {
         Ok(fifo)
     }
 
-    /// Gives a file to those who may write to this directory, and to nobody else: who could only
-    /// read it could lock it, and so hold up all others.
+    /// Gives a file to the users that may write to this directory, and to no others: a reader could
+    /// lock it, and hold up all others.
     ///
-    /// `whose`: the owner that it should have, so that a look by root does not take it away.
+    /// `whose` is the owner that it should have, so that a look by root does not take it away.
     pub(crate) fn share(
         &self,
         file: impl rustix::fd::AsFd,
@@ -139,14 +140,14 @@ impl Dir {
         Ok(())
     }
 
-    /// Takes away what [`share`](Dir::share) would not have given, from a file that is ours.
+    /// Removes rights that [`share`](Dir::share) would not have given, from a file of this user.
     pub(crate) fn tighten(&self, file: &File) {
         if let Ok(look) = look_at(file) {
-            let _not_ours = self.share(file, Some(look.owner));
+            let _ = self.share(file, Some(look.owner)); // it may be another user's
         }
     }
 
-    /// What the name means; `None`: nothing.
+    /// Returns the attributes of a name; `None` if there is no such file.
     pub(crate) fn look(&self, name: impl rustix::path::Arg) -> io::Result<Option<Look>> {
         match fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some(look(&stat))),
@@ -155,7 +156,7 @@ impl Dir {
         }
     }
 
-    /// Whether the name means this file.
+    /// Returns whether the name means this file.
     pub(crate) fn means(&self, name: &str, file: &File) -> io::Result<bool> {
         let named = self.look(name)?;
         Ok(named.is_some_and(|named| look_at(file).is_ok_and(|look| look.id == named.id)))
@@ -174,7 +175,7 @@ impl Dir {
         Ok(fs::unlinkat(&self.fd, name, AtFlags::empty())?)
     }
 
-    /// All names in it.
+    /// Returns all names in it.
     pub(crate) fn names(&self) -> io::Result<Vec<std::ffi::OsString>> {
         use std::os::unix::ffi::OsStringExt as _;
         let mut names = Vec::new();
@@ -187,12 +188,12 @@ impl Dir {
         Ok(names)
     }
 
-    /// Sees to it that the names in it outlive a power cut.
+    /// Flushes the names in it, so that they outlive a power cut.
     pub(crate) fn sync(&self) -> io::Result<()> {
         Ok(fs::fsync(&self.fd)?)
     }
 
-    /// Sees to it that its own name outlives a power cut.
+    /// Flushes its own name, so that it outlives a power cut.
     pub(crate) fn sync_above(&self) -> io::Result<()> {
         match self.path.parent() {
             Some(above) => File::open(above)?.sync_all(),
@@ -200,14 +201,14 @@ impl Dir {
         }
     }
 
-    /// Whose it is, if that is neither this user nor root, whom nobody can be safe from.
+    /// Returns its owner, unless that is this user or root, against whom there is no protection.
     pub(crate) fn stranger(&self) -> io::Result<Option<u32>> {
         let (user, me) = (fs::fstat(&self.fd)?.st_uid, geteuid());
         let trusted = me.is_root() || user == 0 || user == me.as_raw();
         Ok((!trusted).then_some(user))
     }
 
-    /// Whether everybody may write to it.
+    /// Returns whether all users may write to it.
     pub(crate) fn is_open_to_all(&self) -> io::Result<bool> {
         Ok(fs::fstat(&self.fd)?.st_mode & 0o002 != 0)
     }
@@ -231,25 +232,25 @@ pub(crate) fn write_at(file: &File, bytes: &[u8], to: u64) -> io::Result<()> {
     file.write_all_at(bytes, to)
 }
 
-/// What keeps a session alive beside its own file.
+/// A handle that keeps a session alive beside its own file.
 pub(crate) type Lifeline = OwnedFd;
 
-/// What can be told of an open file.
+/// Returns the attributes of an open file.
 pub(crate) fn look_at(file: &File) -> io::Result<Look> {
     Ok(look(&fs::fstat(file)?))
 }
 
-/// Whether an open file still has a name.
+/// Returns whether an open file still has a name.
 pub(crate) fn has_name(file: &File) -> io::Result<bool> {
     Ok(fs::fstat(file)?.st_nlink > 0)
 }
 
-/// From now on, whoever reads from it waits until there is something.
+/// Makes reads of it block until there is data.
 pub(crate) fn block(file: &File) -> io::Result<()> {
     Ok(fs::fcntl_setfl(file, fs::fcntl_getfl(file)? - OFlags::NONBLOCK)?)
 }
 
-/// Whether those who may use a file of that owner may use this one too.
+/// Returns whether the users of a file of that owner may use this one too.
 pub(crate) fn is_as_good(file: &File, whose: Owner) -> io::Result<bool> {
     let is = fs::fstat(file)?;
     let by_group = is.st_mode & 0o060 == 0o060 && is.st_gid == whose.group;
@@ -277,7 +278,8 @@ fn owner(stat: &Stat) -> Owner {
     Owner { user: stat.st_uid, group: stat.st_gid }
 }
 
-/// Who may write to the directory may use its files; who may only look into it may not even read them.
+/// Returns the mode of a file: users that may write to the directory may use its files; users that
+/// may only read it may not even read them.
 fn file_mode(dir_mode: fs::RawMode) -> fs::RawMode {
     let group = if dir_mode & 0o020 == 0 { 0 } else { 0o060 };
     let others = if dir_mode & 0o002 == 0 { 0 } else { 0o006 };
@@ -298,7 +300,7 @@ fn give(file: impl rustix::fd::AsFd, whose: Owner) -> io::Result<()> {
 
 fn in_words(error: Errno) -> Error {
     match error {
-        // Without following links, a link is one too many; and a socket cannot be opened.
+        // Links are not followed, so a link is one too many; and a socket cannot be opened.
         Errno::LOOP | Errno::MLINK | Errno::NXIO => not_what_it_should_be(),
         error => error.into(),
     }

@@ -1,5 +1,5 @@
-//! Locking a file without ever waiting in the kernel: a call that blocks there would hear of no
-//! signal and of no time limit.
+//! Locking a file without a wait in the kernel: a call that blocks there would not react to a
+//! signal or a time limit.
 
 use std::fs::{File, TryLockError};
 use std::io;
@@ -8,47 +8,49 @@ use std::time::{Duration, Instant};
 
 use tenure_core::jitter;
 
-/// A book is locked for some microseconds. After so many attempts its owner is not just busy.
+/// Maximum attempts without a yield, and with one. A book is locked for some microseconds; after
+/// these its owner is not just busy.
 const SPINS_MAX: u32 = 32;
 const YIELDS_MAX: u32 = 128;
-/// Who lets others run does not get back soon where many have work to do: an executor is not held up for longer.
+/// Maximum time of the yields: a busy machine is slow to return from them, and an executor must not
+/// be held up longer.
 const YIELDS_FOR: Duration = Duration::from_millis(5);
 /// Pauses between later attempts grow from the first of these to the second.
 const PAUSE_MIN: Duration = Duration::from_micros(20);
 const PAUSE_MAX: Duration = Duration::from_millis(5);
 
-/// How long to try to get in.
+/// Time limit of the attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Haste {
     /// Never hold up an executor.
     Quick,
-    /// Not longer than until then.
+    /// Until then at most.
     Until(Instant),
 }
 
-/// Locks a file for oneself. `false`: somebody else had it all the time.
+/// Locks a file exclusively. Returns `false` if another process had it all the time.
 pub(crate) fn lock(file: &File, haste: Haste) -> io::Result<bool> {
     let locked = attempt(haste, || done(file.try_lock()));
     locked.transpose().map(|locked| locked.is_some())
 }
 
-/// Whether nobody has this file locked. What cannot be found out counts as locked.
+/// Returns whether no process has this file locked. An unknown state counts as locked.
 pub(crate) fn is_free(file: &File) -> bool {
     let free = file.try_lock_shared().is_ok();
     if free {
-        let _ours_alone = file.unlock();
+        let _ = file.unlock(); // the lock ends with this handle at the latest
     }
     free
 }
 
-/// Waits until nobody has the file locked. Nothing but that ends the wait: it is for threads.
+/// Blocks the thread until no process has the file locked. Nothing else ends the wait.
 pub(crate) fn wait_until_free(file: &File) {
     while let Err(error) = file.lock_shared() {
         if error.kind() != io::ErrorKind::Interrupted {
             return;
         }
     }
-    let _ours_alone = file.unlock();
+    let _ = file.unlock(); // the lock ends with this handle at the latest
 }
 
 fn done(tried: Result<(), TryLockError>) -> Option<io::Result<()>> {
@@ -59,7 +61,7 @@ fn done(tried: Result<(), TryLockError>) -> Option<io::Result<()>> {
     }
 }
 
-/// Tries again until it is done, or the time is over.
+/// Retries until it is done, or the time is over.
 pub(crate) fn attempt<T>(haste: Haste, mut once: impl FnMut() -> Option<T>) -> Option<T> {
     for _ in 0..SPINS_MAX {
         if let Some(done) = once() {

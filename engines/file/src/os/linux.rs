@@ -1,4 +1,4 @@
-//! What only Linux tells.
+//! Functions that only Linux has.
 
 mod boot_id;
 mod holder;

@@ -1,4 +1,4 @@
-//! Where there are no Unix files, no directory can be a store.
+//! Systems without Unix files: no directory can be a store.
 
 use std::convert::Infallible;
 use std::ffi::OsString;
@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub(crate) struct Dir(Infallible);
 
-/// Which file it is, whatever its names are.
+/// The identity of a file, under any name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct FileId;
 
-/// What can be told of a file without opening it.
+/// The attributes of a file that is not opened.
 #[derive(Clone, Copy)]
 pub(crate) struct Look {
     pub(crate) id: FileId,
@@ -22,11 +22,11 @@ pub(crate) struct Look {
     pub(crate) owner: Owner,
 }
 
-/// Whose a file is.
+/// The owner of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Owner;
 
-/// What keeps a session alive beside its own file.
+/// A handle that keeps a session alive beside its own file.
 pub(crate) type Lifeline = File;
 
 impl FileId {

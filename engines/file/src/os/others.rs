@@ -1,4 +1,4 @@
-//! What stands for the parts of Linux on every other system.
+//! Replacements for the parts of Linux on every other system.
 
 use std::path::Path;
 use std::sync::{Arc, Weak};
@@ -8,7 +8,7 @@ use std::{io, thread};
 use crate::os::dir::FileId;
 use crate::os::{Books, Noise, Show};
 
-/// Nothing tells one start of the machine from another.
+/// No id distinguishes one start of the machine from another.
 pub(crate) fn boot_id() -> u64 {
     0
 }
@@ -17,12 +17,12 @@ pub(crate) fn began_us() -> u64 {
     0
 }
 
-/// There is no table of who has a file locked.
+/// There is no table of locks.
 pub(crate) fn holder_of(_id: FileId) -> Option<String> {
     None
 }
 
-/// The kernel says whether a file system is local.
+/// The kernel reports whether a file system is local.
 #[cfg(target_vendor = "apple")]
 pub(crate) fn file_system(dir: &Path) -> Option<&'static str> {
     const MNT_LOCAL: u32 = 0x1000;
@@ -30,13 +30,13 @@ pub(crate) fn file_system(dir: &Path) -> Option<&'static str> {
     (flags & MNT_LOCAL == 0).then_some("a file system that is not local")
 }
 
-/// Nobody can tell what kind of file system it is.
+/// The kind of file system is unknown.
 #[cfg(not(target_vendor = "apple"))]
 pub(crate) fn file_system(_dir: &Path) -> Option<&'static str> {
     None
 }
 
-/// No other system tells that a file was closed.
+/// No other system reports that a file was closed.
 pub(crate) struct Listener;
 
 impl Listener {
@@ -55,7 +55,7 @@ impl Listener {
 
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Onlookers look again a few times a second. Nobody else does. It ends when it is dropped.
+/// Onlookers read again a few times a second, and no others do. It ends when it is dropped.
 pub(crate) struct Sight(#[allow(dead_code, reason = "its end ends the thread")] Arc<()>);
 
 impl Sight {

@@ -12,9 +12,9 @@ use crate::os::flock;
 use crate::sessions::session;
 use crate::sync::lock;
 
-/// More files than these are not kept open without need.
+/// Maximum files that are kept open without need.
 const PEERS_MAX: usize = 256;
-/// A session says no more about itself than this, in bytes.
+/// Maximum bytes of a session's description.
 const DESCRIPTION_BYTES_MAX: u64 = 4096;
 
 /// The other sessions that this engine has met.
@@ -28,7 +28,7 @@ pub(crate) struct Peers {
 struct Peer {
     /// `None`: there is no such file.
     file: Option<Arc<File>>,
-    /// Its death will be heard.
+    /// The watch for its death.
     vigil: Option<Vigil>,
 }
 
@@ -37,12 +37,12 @@ impl Peers {
         Self { dir, known: Mutex::default(), unseen: Mutex::default() }
     }
 
-    /// Whether a session is dead. What cannot be found out counts as alive.
+    /// Returns whether a session is dead. An unknown state counts as alive.
     pub(crate) fn is_dead(&self, id: SessionId) -> bool {
         self.file(id).is_ok_and(|file| file.is_none_or(|file| flock::is_free(&file)))
     }
 
-    /// Calls `died` from another thread, once the session is dead; whatever it died of.
+    /// Calls `died` from another thread, once the session is dead in any way.
     pub(crate) fn watch(&self, id: SessionId, died: impl FnOnce() + Send + 'static) {
         let file = match self.file(id) {
             Ok(Some(file)) => file,
@@ -66,16 +66,17 @@ impl Peers {
         session::remove(&self.dir, id);
     }
 
-    /// Wants to hear of nobody's death any more.
+    /// Ends all watches.
     pub(crate) fn close(&self) {
         lock(&self.known).clear();
     }
 
-    /// What a session says about itself: its process, and its program.
+    /// Returns the description of a session: its process, and its program.
     pub(crate) fn describe(&self, id: SessionId) -> String {
         let mut text = String::new();
         if let Ok(file) = self.dir.open_to_read(&id.to_string()) {
-            let _what_there_is = file.take(DESCRIPTION_BYTES_MAX).read_to_string(&mut text);
+            // Any part of it will do.
+            let _ = file.take(DESCRIPTION_BYTES_MAX).read_to_string(&mut text);
         }
         match text.split_once(' ') {
             Some((pid, program)) => format!("process {pid} ({})", program.trim_end()),
@@ -83,7 +84,7 @@ impl Peers {
         }
     }
 
-    /// Remembers that a session cannot be looked at: its tickets stay, whatever became of it.
+    /// Notes that a session cannot be looked at: its tickets stay, whether or not it lives.
     pub(crate) fn cannot_see(&self, id: SessionId, error: &io::Error) {
         let path = self.dir.path_of(&id.to_string());
         let sentence = format!(
@@ -95,7 +96,7 @@ impl Peers {
         }
     }
 
-    /// What an operator should know of sessions that cannot be looked at.
+    /// Returns the warnings about sessions that cannot be looked at.
     pub(crate) fn unseen(&self) -> Vec<String> {
         lock(&self.unseen).values().cloned().collect()
     }

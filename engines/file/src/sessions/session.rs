@@ -22,24 +22,24 @@ pub(crate) struct Session {
     last_look: Mutex<LastLook>,
 }
 
-/// When the session's path was looked at last, and what that showed.
+/// The last look at the session's path, and its result.
 #[derive(Clone, Copy)]
 struct LastLook {
     at: Duration,
     gone: bool,
 }
 
-/// Who joins looks at the session's path again only after this. Heartbeats always look.
+/// Minimum interval between looks of joins at the session's path. Heartbeats always look.
 const LOOKS_EVERY: Duration = Duration::from_millis(100);
 
 impl Session {
-    /// Makes a file with a name that nobody knows, and locks it.
+    /// Creates a file with a random name, and locks it.
     pub(crate) fn begin(dir: &Arc<Dir>) -> io::Result<Self> {
         loop {
             let id = SessionId(fresh_id()?);
             let name = id.to_string();
             let mut file = dir.create_file(&name)?;
-            // Whoever saw it unlocked may have taken it for the rest of a dead one: then again.
+            // Another process that saw it unlocked may have taken it for a dead one's: retry then.
             if flock::lock(&file, Haste::Quick)? && dir.means(&name, &file)? {
                 describe(&mut file)?;
                 let file_id = look_at(&file)?.id;
@@ -56,17 +56,17 @@ impl Session {
         }
     }
 
-    /// The process goes on, and this session does not.
+    /// Ends the session, while the process goes on.
     pub(crate) fn end(&self) {
-        // To close the file is what others hear.
+        // Others are notified when the file is closed.
         if let Some(file) = lock(&self.file).take() {
-            // Whoever has a lifeline may close it later, and keeps nothing alive.
-            let _closed_as_well = file.unlock();
+            // A lifeline may be closed later, and keeps nothing alive.
+            let _ = file.unlock(); // the close unlocks it, too
             remove(&self.dir, self.id);
         }
     }
 
-    /// Another hold on the locked file: the session lives until all of them are closed.
+    /// Returns another handle of the locked file: the session lives until all of them are closed.
     pub(crate) fn lifeline(&self) -> io::Result<Lifeline> {
         match &*lock(&self.file) {
             Some(file) => Ok(file.try_clone()?.into()),
@@ -74,13 +74,13 @@ impl Session {
         }
     }
 
-    /// Whether it was ended by this program.
+    /// Returns whether it was ended by this program.
     pub(crate) fn is_over(&self) -> bool {
         lock(&self.file).is_none()
     }
 
-    /// Whether everyone takes this session for dead, or cannot find it: its file was removed, or the
-    /// store was moved away.
+    /// Returns whether others take this session for dead, or cannot find it: its file was removed,
+    /// or the store was moved away.
     pub(crate) fn is_gone(&self) -> bool {
         let gone = match std::fs::symlink_metadata(self.dir.path_of(&self.name)) {
             Ok(there) => FileId::of(&there) != self.file_id,
@@ -90,8 +90,8 @@ impl Session {
         gone
     }
 
-    /// The same at a third of the price, for who joins: a file that was removed shows at once, a store
-    /// that was moved away within [`LOOKS_EVERY`], which is sooner than the next heartbeat.
+    /// The same at a third of the cost, for joins. A file that was removed shows at once. A store
+    /// that was moved away shows within [`LOOKS_EVERY`], which is sooner than the next heartbeat.
     pub(crate) fn seems_gone(&self) -> bool {
         let last = *lock(&self.last_look);
         if self.begun.elapsed().saturating_sub(last.at) >= LOOKS_EVERY {
@@ -102,7 +102,7 @@ impl Session {
     }
 }
 
-/// On a full disk a session says nothing of itself, so that who only looks can look.
+/// Writes the description. On a full disk there is none, so that an onlooker can still look.
 fn describe(file: &mut File) -> io::Result<()> {
     match file.write_all(description().as_bytes()) {
         Err(error) if matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) => {
@@ -121,29 +121,29 @@ impl Drop for Session {
 
 /// Removes the files of a session that is over.
 pub(crate) fn remove(dir: &Dir, id: SessionId) {
-    let _already_gone = dir.remove(&fifo_name(id));
-    let _already_gone = dir.remove(&id.to_string());
+    let _ = dir.remove(&fifo_name(id)); // it may be gone already
+    let _ = dir.remove(&id.to_string()); // it may be gone already
 }
 
-/// The FIFO by which a session can be told.
+/// Returns the name of a session's FIFO.
 pub(crate) fn fifo_name(id: SessionId) -> String {
     format!("{id}.fifo")
 }
 
-/// All sessions that have a file.
+/// Returns all sessions with a file.
 pub(crate) fn list(dir: &Dir) -> io::Result<Vec<SessionId>> {
     let names = dir.names()?;
     Ok(names.iter().filter_map(|name| name.to_str().and_then(parse)).collect())
 }
 
-/// Removes what the dead have left. Says which sessions cannot be looked at, and why.
+/// Removes the files of dead sessions. Returns the sessions that cannot be looked at, and why.
 pub(crate) fn sweep(dir: &Dir) -> io::Result<Vec<(SessionId, io::Error)>> {
     let mut unseen = Vec::new();
     for name in dir.names()? {
         let Some(name) = name.to_str() else { continue };
         if let Some(id) = name.strip_suffix(".fifo") {
             if parse(id).is_some() && dir.look(id).is_ok_and(|file| file.is_none()) {
-                let _already_gone = dir.remove(name);
+                let _ = dir.remove(name); // it may be gone already
             }
             continue;
         }
@@ -157,11 +157,11 @@ pub(crate) fn sweep(dir: &Dir) -> io::Result<Vec<(SessionId, io::Error)>> {
     Ok(unseen)
 }
 
-/// It stays locked until it is removed: one that has just been made, and is about to be locked by its owner, is then
-/// found to be gone by that owner, who makes another one.
+/// The file stays locked until it is removed. If it was just created, its owner then finds that it
+/// is gone, and creates another.
 fn remove_if_free(dir: &Dir, name: &str, file: &File) {
     if file.try_lock_shared().is_ok() {
-        let _already_gone = dir.remove(name);
+        let _ = dir.remove(name); // it may be gone already
     }
 }
 
@@ -170,7 +170,7 @@ fn parse(name: &str) -> Option<SessionId> {
     u128::from_str_radix(name, 16).ok().filter(|_| digits).map(SessionId)
 }
 
-/// For whoever looks into the directory.
+/// Returns a description for people that look into the directory.
 fn description() -> String {
     let program = std::env::args_os().next().unwrap_or_default();
     format!("{} {}\n", std::process::id(), Path::new(&program).display())

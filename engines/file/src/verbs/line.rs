@@ -1,4 +1,4 @@
-//! Joining a line, giving a sign of life, and leaving: what each does inside of a visit.
+//! Joining a line, renewing, and leaving: the part of each inside of a visit.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use tenure_core::{
 use crate::log::record::{Record, SessionId};
 use crate::visits::visit::Visit;
 
-/// `listen` sees to it that whoever serves the ticket can tell this session.
+/// Joins a line. `listen` ensures that other processes can notify this session.
 pub(crate) fn join(
     visit: &mut Visit<'_>,
     ticket: &Ticket,
@@ -38,7 +38,7 @@ pub(crate) fn join(
     }
 }
 
-/// Puts the ticket into its line; `None` if it is busy, or if the ticket was told to go.
+/// Puts the ticket into its line; `None` if it is busy, or if the ticket was asked to leave.
 fn put(visit: &mut Visit<'_>, ticket: &Ticket, patience: WaitMode) -> Result<Option<Place>> {
     let session = visit.ground.session.id;
     let now_us = visit.now_us;
@@ -65,16 +65,17 @@ fn put(visit: &mut Visit<'_>, ticket: &Ticket, patience: WaitMode) -> Result<Opt
     Ok(place)
 }
 
-/// Takes out a dead session that makes a line busy. Says whether there was one.
+/// Removes a dead session that makes a line busy. Returns whether there was one.
 fn bury_one_ahead(visit: &mut Visit<'_>, key: &Key, share: Share) -> bool {
     let Some(row) = visit.state().rows.get(key) else { return false };
-    // Who wants all there is waits for anyone who lives: the others do not matter.
+    // A ticket that takes the whole capacity waits for any living one: the others do not matter.
     let enough = if share.take() == share.of() { 1 } else { usize::MAX };
     let sessions = distinct(row.slots().take(enough).map(|seat| seat.session));
     sessions.into_iter().any(|session| visit.bury_if_dead(session))
 }
 
-/// Takes out the dead ahead of a ticket, has the others watched over, and says where it stands now.
+/// Removes the dead sessions ahead of a ticket, and watches the others. Returns where it stands
+/// now.
 pub(crate) fn look_ahead(visit: &mut Visit<'_>, ticket: &Ticket) -> Option<Place> {
     loop {
         let row = visit.state().rows.get(&ticket.key)?;
@@ -102,7 +103,7 @@ fn distinct(sessions: impl Iterator<Item = SessionId>) -> Vec<SessionId> {
     distinct
 }
 
-/// Takes out every dead session that has a ticket of these keys.
+/// Removes every dead session that has a ticket of these keys.
 pub(crate) fn bury_dead(visit: &mut Visit<'_>, covers: impl Fn(&Key) -> bool) {
     let rows = visit.state().rows.iter().filter(|(key, _)| covers(key));
     let sessions = distinct(rows.flat_map(|(_, row)| row.slots()).map(|seat| seat.session));

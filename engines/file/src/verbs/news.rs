@@ -1,4 +1,4 @@
-//! News: how far each onlooker has seen, and what has happened since.
+//! Events: the position of each onlooker, and the events since then.
 
 use std::sync::Arc;
 
@@ -13,14 +13,14 @@ use crate::visits::store::Store;
 use crate::visits::visit::Visit;
 use crate::waking::onlookers::Onlooker;
 
-/// What one book had to say.
+/// The events of one book.
 struct Page {
     events: Vec<Event>,
     position: u64,
     missed: bool,
 }
 
-/// Waits for events, as the contract of [`events`](tenure_core::Engine::events) has it.
+/// Waits for events, as the contract of [`events`](tenure_core::Engine::events) requires.
 pub(crate) async fn read(
     store: &Arc<Store>,
     scope: &Scope,
@@ -40,7 +40,7 @@ pub(crate) async fn read(
             missed |= page.missed;
             positions[index] = Some(page.position);
         }
-        // To each line it happened in this order; to several, in that of the clock.
+        // In each line this is the order of the events; across lines it is that of the clock.
         events.sort_by_key(|event: &Event| event.at_us);
         if after.is_none() || missed || !events.is_empty() {
             let cursor = lock(&store.cursors).give(positions.into());
@@ -55,7 +55,7 @@ async fn page(store: &Arc<Store>, index: usize, scope: &Scope, after: Option<u64
     store.at(index, scope, turn).await
 }
 
-/// From now on, every change of these books is seen.
+/// Subscribes to every change of these books.
 pub(crate) fn look_on(store: &Store, wanted: Books) -> Result<Onlooker> {
     let opened = store.onlookers.open(store.ground.books.path(), wanted);
     opened.map_err(|error| refused("watch", store.ground.books.path(), error))
@@ -65,7 +65,7 @@ fn turn(visit: &mut Visit<'_>, scope: &Scope, after: Option<u64>) -> Page {
     let rows = visit.state().rows.iter().filter(|(key, _)| scope.covers(key));
     let sessions: Vec<_> = rows.flat_map(|(_, row)| row.slots()).map(|seat| seat.session).collect();
     for session in sessions {
-        // Nobody writes down a death unless somebody looks.
+        // No process records a death unless one looks.
         if !visit.bury_if_dead(session) {
             visit.watch(session);
         }

@@ -1,4 +1,4 @@
-//! Tallies: sequences that outlive a power cut, and counts that start anew.
+//! Counters: sequences that outlive a power cut, and counts with a window.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -14,7 +14,7 @@ use crate::trouble::refused;
 use crate::visits::store::Store;
 use crate::visits::visit::Visit;
 
-/// Adds, and tells the new value once it cannot be forgotten.
+/// Adds, and returns the new value once it survives a power cut.
 pub(crate) async fn add(
     store: &Arc<Store>,
     key: &Key,
@@ -28,8 +28,8 @@ pub(crate) async fn add(
     }
     let next = move |visit: &mut Visit<'_>, key: &Key| next(visit, key, by);
     let (value, file) = store.at(index, key, next).await?;
-    // Nobody is kept out of the book meanwhile: whoever is told a later value has written this
-    // one to the disk as well.
+    // The book is unlocked meanwhile: a process that returns a later value has flushed this one as
+    // well.
     if let Some(file) = file {
         let doubt = |error: std::io::Error| {
             Error::unavailable("a sequence's number may not have reached the disk: it is not given")

@@ -1,4 +1,4 @@
-//! Watching a ticket: hearing at once when its standing differs from what was seen.
+//! Watching a ticket: a notice at once when its state differs from the known one.
 
 use std::sync::Arc;
 
@@ -10,16 +10,16 @@ use crate::verbs::news;
 use crate::visits::store::Store;
 use crate::visits::visit::Visit;
 
-/// What a look at a ticket shows.
+/// The result of a look at a ticket.
 enum View {
     Changed(Wake),
     Same { own: bool },
 }
 
-/// Waits, as the contract of [`watch`](tenure_core::Engine::watch) has it.
+/// Waits, as the contract of [`watch`](tenure_core::Engine::watch) requires.
 pub(crate) async fn wait(store: &Arc<Store>, ticket: &Ticket, seen: TicketState) -> Result<Wake> {
     store.listen()?;
-    // Whatever happens from here on is told, and whatever happened before shows when looking.
+    // Later events arrive as notices, and earlier ones show in the look.
     let watcher = store.ground.watchers.register(ticket.id);
     let look = move |visit: &mut Visit<'_>, ticket: &Ticket| Ok(view(visit, ticket, seen));
     let index = book_of(&ticket.key);
@@ -31,14 +31,14 @@ pub(crate) async fn wait(store: &Arc<Store>, ticket: &Ticket, seen: TicketState)
     }
     loop {
         match watcher.news().await {
-            // Not news to one who has seen it.
+            // The caller knows that already.
             Wake::Served(_) if seen == TicketState::Holding => {}
             wake => return Ok(wake),
         }
     }
 }
 
-/// Nobody tells of the ticket of another session: looks whenever its book changes.
+/// Watches the ticket of another session, which gets no notices: looks whenever its book changes.
 async fn watch_foreign(
     store: &Arc<Store>,
     ticket: &Ticket,

@@ -1,4 +1,4 @@
-//! Damage: a book that cannot be ours is set aside, and nobody trusts it or throws it away.
+//! Damage: a book that is not this engine's is set aside. It is neither believed nor deleted.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -20,21 +20,22 @@ use crate::trouble::refused;
 use crate::visits::ground::{Ground, now_us};
 use crate::visits::mark;
 
-/// Numbers that nobody knows of any more were made by the clock, at most so much ahead of it.
+/// Gap above the clock for new numbers: lost numbers were made by the clock, at most this far ahead
+/// of it, in µs.
 const GAP_US: u64 = 3_600_000_000;
 
-/// What this engine remembers of a book.
+/// This engine's memory of a book.
 #[derive(Clone, Copy)]
 pub(crate) struct Memory<'a> {
     pub(crate) book: Option<&'a Book>,
-    /// It was there before.
+    /// It was visited before.
     pub(crate) known: bool,
 }
 
-/// Puts a new book in the place of one that is damaged.
+/// Replaces a damaged book.
 ///
-/// The caller has `file` locked, and has seen since that the book's name means it: so it is the only
-/// one who can replace it, and whoever else finds the damage sees the new book next.
+/// The caller has `file` locked, and has checked since that the book's name means it. So no other
+/// process can replace it, and others that find the damage see the new book next.
 pub(crate) fn set_aside(
     ground: &Ground,
     index: usize,
@@ -54,7 +55,7 @@ pub(crate) fn set_aside(
     draft.place().map(drop).map_err(failed)
 }
 
-/// Puts a new book where one is missing. `false`: somebody else is at it.
+/// Makes a new book where one is missing. Returns `false` if another process is doing that.
 pub(crate) fn replace_missing(
     ground: &Ground,
     index: usize,
@@ -64,7 +65,7 @@ pub(crate) fn replace_missing(
     let name = shelf::name(index as u64);
     let path = ground.books.path_of(&name);
     let failed = |error| refused("make anew", &path, error);
-    // There is no file to lock; two who miss the same one do not both make it.
+    // There is no file to lock. The mark's lock keeps two processes from both making it.
     let mark = ground.root.open_file(mark::NAME).map_err(failed)?;
     if !flock::lock(&mark, haste).map_err(failed)? {
         return Ok(false);
@@ -79,7 +80,8 @@ pub(crate) fn replace_missing(
     Ok(true)
 }
 
-/// A book that begins above whatever was saved, and says who lives now and may hold something.
+/// Writes a book that begins above all saved numbers, with the sessions that live now and may hold
+/// something.
 fn write<'a>(
     ground: &'a Ground,
     index: usize,
@@ -98,11 +100,11 @@ fn write<'a>(
         alive = sessions.len(),
         "a book of the lock store was damaged, and is set aside"
     );
-    // Sequences that nobody knows of any more go on from here.
+    // Forgotten sequences go on from here.
     let at_us = now_us.max(saved.last_us);
     let header = Header {
         book: index as u64,
-        // Far from any it had, so that everyone knows that something is missing between.
+        // Far from any earlier one, so that all readers know that something is missing between.
         generation: now_us,
         floor: saved.floor.max(now_us).saturating_add(GAP_US),
         boot: Boot::now().0,
@@ -122,7 +124,7 @@ fn write<'a>(
     })
 }
 
-/// Keeps the damaged file under another name. Where that cannot be had, a copy.
+/// Keeps the damaged file under another name, or as a copy.
 fn keep(ground: &Ground, name: &str, file: &File, aside: &str) -> io::Result<()> {
     if ground.books.link(name, &ground.root, aside).is_ok() {
         return Ok(());
@@ -132,8 +134,8 @@ fn keep(ground: &Ground, name: &str, file: &File, aside: &str) -> io::Result<()>
     let mut copy = ground.root.create_file(aside)?;
     let copied = io::copy(&mut from, &mut copy);
     if copied.is_err() {
-        // Half a copy is worth nothing, and a full disk would fill with them.
-        let _it_is_only_a_stub = ground.root.remove(aside);
+        // Half a copy is worth nothing, and would fill a full disk.
+        let _ = ground.root.remove(aside); // the rest is harmless
     }
     copied.map(drop)
 }
@@ -143,7 +145,8 @@ fn living(ground: &Ground, memory: Memory<'_>) -> Result<Vec<SessionId>> {
     let mut living = listed.map_err(|error| refused("look into", ground.sessions.path(), error))?;
     let own = ground.session.id;
     let own_is_there = match memory.book {
-        // A book that was damaged when it was first read may hide our tickets behind the damage.
+        // A book that was damaged at its first read may hide this session's tickets behind the
+        // damage.
         Some(book) if book.was_current => book.state.has(own),
         _ => memory.known,
     };

@@ -1,4 +1,5 @@
-//! An embargo: after a damage, those who lived then may hold what nobody knows of any more.
+//! An embargo: sessions that lived at the time of a damage may hold locks that the new book does
+//! not have.
 
 use std::borrow::Cow;
 
@@ -8,7 +9,7 @@ use crate::log::record::{Record, SessionId};
 use crate::visits::visit::Visit;
 
 impl Visit<'_> {
-    /// Lets nobody join a book that was damaged while others lived who still do.
+    /// Refuses joins of a book that was damaged while sessions lived that still do.
     pub(crate) fn refuse_the_damaged(&mut self) -> Result<()> {
         let Some(scar) = self.state().scar.as_ref().filter(|scar| !scar.sessions.is_empty()) else {
             return Ok(());

@@ -1,5 +1,5 @@
-//! The ground that visits to books stand on: the directories of a store, this engine's own session,
-//! the others that it has met, and who waits in this process.
+//! The common state of visits: the directories of a store, this engine's own session, the known
+//! other sessions, and the waiters of this process.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -13,11 +13,11 @@ use crate::trouble::{self, refused};
 use crate::visits::mark;
 use crate::waking::watchers::Watchers;
 
-/// For so long a verb tries to get what somebody else has locked: half of what the profile promises,
-/// because a busy machine needs time to let it say so.
+/// Time for which a verb tries to get a locked file: half of the promised limit, because a busy
+/// machine needs time for the error.
 pub(crate) const TRIES_FOR: Duration = Duration::from_secs(1);
 
-/// What every visit needs.
+/// The common state of visits.
 pub(crate) struct Ground {
     pub(crate) root: Dir,
     pub(crate) books: Dir,
@@ -28,7 +28,7 @@ pub(crate) struct Ground {
 }
 
 impl Ground {
-    /// The store in this directory, with a new session in it.
+    /// Opens the store in this directory, with a new session in it.
     pub(crate) fn open(root: Dir) -> Result<Self> {
         let (books, sessions) = mark::make(&root, TRIES_FOR)?;
         let sessions = Arc::new(sessions);
@@ -44,12 +44,12 @@ impl Ground {
         Ok(Self { root, books, session, sessions, peers, watchers: Watchers::default() })
     }
 
-    /// Refuses to go on if this engine's session is no longer there.
+    /// Returns an error if this engine's session is no longer there.
     pub(crate) fn check_session(&self) -> Result<()> {
         self.refuse_if(Session::is_gone)
     }
 
-    /// The same, as cheaply as can be, for a verb that is called often.
+    /// The same, as cheaply as possible, for a frequent verb.
     pub(crate) fn check_session_briefly(&self) -> Result<()> {
         self.refuse_if(Session::seems_gone)
     }
@@ -64,7 +64,7 @@ impl Ground {
     }
 }
 
-/// Microseconds since 1970.
+/// Returns the microseconds since 1970.
 pub(crate) fn now_us() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)

@@ -1,5 +1,5 @@
-//! A helper waits in the place of an executor, when whoever is in a book does not come out: it was
-//! stopped, or sits in a debugger.
+//! A helper waits in the place of an executor when a process does not leave a book: it was stopped,
+//! or is in a debugger.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -16,15 +16,15 @@ use tenure_core::{Error, Result};
 use crate::os::flock::Haste;
 use crate::sync::{lock, wake};
 
-/// More than these do not wait for one book: nobody is helped by a longer queue.
+/// Maximum jobs that wait for one book: a longer queue helps no caller.
 const JOBS_MAX: usize = 4096;
 
-/// Whoever asks just after somebody tried in vain is told sooner than that one was.
+/// Time limit of an attempt shortly after another one failed.
 const TRIES_AGAIN_FOR: Duration = Duration::from_millis(100);
-/// For so long it is just after.
+/// Time after a failed attempt that counts as shortly.
 const IN_VAIN_LASTS: Duration = Duration::from_secs(1);
 
-/// What is left to do in one book, one after another, by one thread.
+/// The jobs of one book, one after another, in one thread.
 #[derive(Clone, Default)]
 pub(crate) struct Helper(Arc<Mutex<Work>>);
 
@@ -34,11 +34,11 @@ type Job = Box<dyn FnOnce() + Send>;
 struct Work {
     jobs: VecDeque<Job>,
     running: bool,
-    /// When the last one who tried to get in gave up, unless it got in.
+    /// When the last attempt to get in failed, unless one succeeded since.
     kept_out: Option<Instant>,
 }
 
-/// What comes of it. If nobody waits any more when its turn comes, it is not done at all.
+/// The result of a job. If no caller waits any more when its turn comes, the job is skipped.
 pub(crate) struct Answer<T>(Arc<Shared<T>>);
 
 struct Shared<T> {
@@ -47,8 +47,8 @@ struct Shared<T> {
 }
 
 impl Helper {
-    /// Does something as soon as its turn comes, and holds up nobody meanwhile. What the job is
-    /// given says whether anybody still waits for it.
+    /// Runs a job as soon as its turn comes, without blocking the caller. The argument of the job
+    /// returns whether a caller still waits for it.
     pub(crate) fn ask<T: Send + 'static>(
         &self,
         job: impl FnOnce(&dyn Fn() -> bool) -> Result<T> + Send + 'static,
@@ -69,7 +69,7 @@ impl Helper {
         Answer(shared)
     }
 
-    /// The same for what nobody waits for.
+    /// The same for a job without a caller.
     pub(crate) fn tell(&self, job: impl FnOnce() + Send + 'static) -> Result<()> {
         let mut work = lock(&self.0);
         if work.jobs.len() >= JOBS_MAX {
@@ -91,7 +91,7 @@ impl Helper {
         Ok(())
     }
 
-    /// Tries to get in, until then at most. Others have done so in vain just before? Then for less time.
+    /// Tries to get in, until then at most. The time is shorter if others have just failed.
     pub(crate) fn get_in<T>(
         &self,
         until: Instant,
@@ -113,8 +113,8 @@ impl Helper {
                 return;
             };
             drop(work);
-            // Whoever is told of its end may panic, and those behind still have to be helped.
-            let _it_was_said = catch_unwind(AssertUnwindSafe(job));
+            // A callback may panic, and the later jobs still have to run.
+            let _ = catch_unwind(AssertUnwindSafe(job)); // the panic hook has reported it
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The mark is the file that makes a directory a store: it says so once everything else is there.
+//! The mark is the file that makes a directory a store. It is written once everything else is
+//! there.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read as _};
@@ -16,13 +17,13 @@ use crate::trouble::{held, refused};
 
 /// The file's name.
 pub(crate) const NAME: &str = "store";
-/// What it says.
+/// Its content.
 const MARK: &str = "a store of locks, kept by Tenure: form 1\n";
-/// More than any mark has, in bytes.
+/// Maximum bytes of a mark.
 const MARK_BYTES_MAX: u64 = 4096;
 
-/// Makes whatever is missing of a store, and gives its books and its sessions. Who makes it at the same time is waited for
-/// so long, and anew while it gets on.
+/// Makes the missing parts of a store, and returns the directories of its books and its sessions.
+/// Waits for another process that makes it for `tries_for`, and again while that makes progress.
 pub(crate) fn make(root: &Dir, tries_for: Duration) -> Result<(Dir, Dir)> {
     let path = root.path_of(NAME);
     let failed = |error| refused("write to", &path, error);
@@ -38,7 +39,7 @@ pub(crate) fn make(root: &Dir, tries_for: Duration) -> Result<(Dir, Dir)> {
     }
     let text = read(&file).map_err(failed)?;
     let begun = MARK.starts_with(&text) && text != MARK;
-    // A power cut leaves zeros where something was written just before.
+    // A power cut leaves zeros in a file that was written just before.
     if !begun && text != MARK && text.bytes().any(|byte| byte != 0) {
         return Err(Error::rejected(format!(
             "{} was made by another version of Tenure, or by something else: it says {text:?}",
@@ -57,8 +58,8 @@ pub(crate) fn make(root: &Dir, tries_for: Duration) -> Result<(Dir, Dir)> {
     Ok((books, sessions))
 }
 
-/// Tries again after a vain try during which more was made: a busy disk may need seconds for all books. Whoever has been stopped
-/// makes nothing, and there is an end to what can be made.
+/// Retries after an attempt during which more was made: a busy disk may need seconds for all books.
+/// A stopped process makes nothing, and the work of making is finite.
 fn lock_behind_a_maker(
     lock: impl Fn() -> io::Result<bool>,
     made: impl Fn() -> usize,
@@ -76,7 +77,7 @@ fn lock_behind_a_maker(
     }
 }
 
-/// How much of a store is there: names of books and of drafts.
+/// Returns the progress of a store: the count of names of books and drafts.
 fn made(root: &Dir) -> usize {
     root.below("books").and_then(|books| books.names()).map_or(0, |names| names.len())
 }
@@ -102,7 +103,7 @@ fn read(file: &File) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
-/// Books that nobody can have used yet.
+/// Makes new books, which no process can have used yet.
 fn fill(books: &Dir) -> io::Result<()> {
     for book in 0..BOOKS as u64 {
         if books.look(shelf::name(book))?.is_none() {
@@ -119,7 +120,8 @@ mod tests {
 
     use super::lock_behind_a_maker;
 
-    /// Tries to lock behind somebody who has made so much after each try, and lets go after so many.
+    /// Tries to lock behind a process with this progress after each attempt, which unlocks after
+    /// `lets_go_after`.
     fn tries(made: &[usize], lets_go_after: usize) -> (bool, usize) {
         let tried = Cell::new(0);
         let lock = || {

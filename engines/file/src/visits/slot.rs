@@ -1,4 +1,4 @@
-//! A slot is where an engine keeps a book between its visits, and finds out what others have done.
+//! A slot keeps a book between visits, and reads the changes of others.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
@@ -14,35 +14,35 @@ use crate::trouble;
 use crate::visits::damage::{self, Memory};
 use crate::visits::ground::Ground;
 
-/// A book that is always another one when it is opened is not looked at more often than this.
+/// Maximum times that a book is opened again because it was replaced meanwhile.
 const TURNS_MAX: u32 = 100;
 
-/// Where a book is kept between visits.
+/// A slot for a book between visits.
 #[derive(Default)]
 pub(crate) struct Slot {
     pub(crate) book: Option<Book>,
     pub(crate) journal: Journal,
-    /// What was heard of, and is to be told when a visit ends.
+    /// Notices to send when a visit ends.
     pub(crate) notices: Vec<Notice>,
-    /// The last generation of which everything was heard.
+    /// The last generation of which every event was seen.
     heard: Option<u64>,
     /// It was visited before.
     pub(crate) known: bool,
 }
 
-/// What opening a book has come to.
+/// The result of opening a book.
 enum Opened {
-    /// It is there. Everything since the last look can be heard, or not.
+    /// It is open. `continues`: every event since the last look can be read.
     Here { continues: bool },
-    /// It was replaced meanwhile: again.
+    /// It was replaced meanwhile: retry.
     Again { continues: bool },
-    /// It could not be locked in haste.
+    /// It could not be locked in time.
     Locked,
 }
 
 impl Slot {
-    /// Locks the file and reads what is new. `None`: it could not be locked in haste. Otherwise
-    /// says whether something may have happened that nobody can tell.
+    /// Locks the file and reads the new records. Returns `None` if it could not be locked in time,
+    /// and otherwise whether events may be missing.
     pub(crate) fn catch_up(
         &mut self,
         ground: &Ground,
@@ -60,7 +60,7 @@ impl Slot {
                 }
                 continue;
             };
-            // A book that was just opened is locked already; locking it again changes nothing.
+            // A book that was just opened is locked already; a second lock changes nothing.
             if !flock::lock(book.file(), haste).map_err(failed)? {
                 return Ok(None);
             }
@@ -129,17 +129,17 @@ impl Slot {
         Memory { book: self.book.as_ref(), known: self.known }
     }
 
-    /// What is in memory is not to be trusted.
+    /// Drops the state in memory, which is not reliable.
     pub(crate) fn forget(&mut self) {
         if let Some(book) = self.book.take() {
-            let _it_is_closed_soon = book.file().unlock();
+            let _ = book.file().unlock(); // the close unlocks it, too
         }
         self.heard = None;
         self.journal.gap();
     }
 }
 
-/// Gets hold of a slot. `None`: others have it for too long.
+/// Locks a slot; `None` if others have it for too long.
 pub(crate) fn enter(slot: &Mutex<Slot>, haste: Haste) -> Option<MutexGuard<'_, Slot>> {
     flock::attempt(haste, || match slot.try_lock() {
         Ok(slot) => Some(slot),

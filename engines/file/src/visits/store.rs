@@ -45,7 +45,7 @@ impl Store {
         }))
     }
 
-    /// Gives everything back. What is left of it afterwards waits for somebody else.
+    /// Releases everything. Other processes clean up the rest.
     pub(crate) fn close(&self) {
         let own = self.ground.session.id;
         for (index, slot) in self.slots.iter().enumerate() {
@@ -54,7 +54,7 @@ impl Store {
                     visit.bury(own);
                     Ok(())
                 });
-                // Then those behind learn it from the end of the session.
+                // Waiters learn it from the end of the session otherwise.
                 drop(left);
             }
         }
@@ -64,7 +64,7 @@ impl Store {
         self.ground.session.end();
     }
 
-    /// Visits a book and does something there. `None`: others have been there for too long.
+    /// Visits a book and runs a function there; `None` if others have been there for too long.
     pub(crate) fn visit<T>(
         &self,
         index: usize,
@@ -82,7 +82,7 @@ impl Store {
         Some(answer)
     }
 
-    /// Does something in a book: now, or as soon as whoever is stuck in there has come out.
+    /// Runs a function in a book: now, or as soon as a process that blocks it has left.
     pub(crate) async fn at<A, T>(
         self: &Arc<Self>,
         index: usize,
@@ -116,7 +116,7 @@ impl Store {
         self.later(index, until, move |visit| act(visit, &subject)).await
     }
 
-    /// Does something in a book as soon as it can be entered, and nobody is held up meanwhile.
+    /// Runs a function in a book as soon as it can be entered, without blocking the caller.
     pub(crate) fn later<T: Send + 'static>(
         &self,
         index: usize,
@@ -134,13 +134,13 @@ impl Store {
         })
     }
 
-    /// Somebody does not come out of this book.
+    /// Returns the error for a process that does not leave this book.
     fn held(&self, index: usize) -> Error {
         let (books, name) = (&self.ground.books, shelf::name(index as u64));
         held(&books.path_of(&name), books.look(&*name).ok().flatten().map(|look| look.id))
     }
 
-    /// Passes on what a visit has found out.
+    /// Sends the notices of a visit, and starts its watches.
     fn do_after(&self, book: usize, after: After) {
         let (own, watchers) = (self.ground.session.id, &self.ground.watchers);
         for notice in &after.notices {
@@ -158,12 +158,12 @@ impl Store {
             self.watch(session);
         }
         if !after.replaced.is_empty() {
-            // What cannot be closed by another thread is closed here.
-            let _closed_all_the_same = self.helpers[book].tell(move || drop(after.replaced));
+            // If another thread cannot close it, it is closed here.
+            let _ = self.helpers[book].tell(move || drop(after.replaced));
         }
     }
 
-    /// Sees to it that others can tell this session.
+    /// Ensures that other processes can notify this session.
     pub(crate) fn listen(&self) -> Result<()> {
         let me = self.me.clone();
         self.fifos.listen(move |heard| {
@@ -193,7 +193,7 @@ impl Store {
 
     /// Looks into a book that this engine knows: now, or as soon as it can be entered.
     fn look_into(&self, index: usize, look: impl Fn(&mut Visit<'_>) + Send + 'static) {
-        // Whoever is in there makes it known, if it was not.
+        // A visitor makes it known, if it was not.
         let known = |slot: &Mutex<Slot>| slot.try_lock().map_or(true, |slot| slot.known);
         if !self.slots.get(index).is_some_and(known) {
             return;
@@ -228,7 +228,7 @@ impl Store {
         }
     }
 
-    /// Sees to it that the death of a session is noticed at once.
+    /// Watches a session for its death.
     fn watch(&self, session: SessionId) {
         let me = self.me.clone();
         self.ground.peers.watch(session, move || {
@@ -238,7 +238,7 @@ impl Store {
         });
     }
 
-    /// Takes a dead session out of every book that this engine has looked into.
+    /// Removes a dead session from every book that this engine has looked into.
     fn died(&self, session: SessionId) {
         for index in 0..BOOKS {
             self.look_into(index, move |visit| {

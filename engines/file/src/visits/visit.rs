@@ -1,5 +1,5 @@
-//! A visit to a book: it is locked, its state is that of the file, and what is decided is written
-//! before anybody else gets in.
+//! A visit to a book: the book is locked, its state is that of the file, and new records are
+//! written before the next one gets in.
 
 use std::fs::File;
 use std::io;
@@ -18,39 +18,39 @@ use crate::trouble;
 use crate::visits::ground::{Ground, now_us};
 use crate::visits::slot::{self, Slot};
 
-/// One visit. Ends with [`Visit::finish`].
+/// A visit. Ends with [`Visit::finish`].
 pub(crate) struct Visit<'a> {
     pub(crate) ground: &'a Ground,
     pub(crate) now_us: u64,
-    /// When what is decided here has happened, for those who read it.
+    /// The time of new records.
     at_us: u64,
     index: usize,
     slot: MutexGuard<'a, Slot>,
     watch: Vec<SessionId>,
-    /// Waiters of this process have to be told to look for themselves.
+    /// Waiters of this process have to look for themselves.
     all_look: bool,
-    /// Files that were written anew, to be closed when others have been let in.
+    /// Files that were rewritten, to be closed after the unlock.
     replaced: Vec<Arc<File>>,
     /// The state is ahead of the file.
     stirred: bool,
     over: bool,
 }
 
-/// What is left to do when others have been let in again.
+/// The work after the unlock.
 #[derive(Default)]
 pub(crate) struct After {
-    /// Who has to be told what.
+    /// The notices to send.
     pub(crate) notices: Vec<Notice>,
-    /// Whose death has to be noticed.
+    /// The sessions to watch.
     pub(crate) watch: Vec<SessionId>,
     /// Every waiter of this process has to look for itself.
     pub(crate) all_look: bool,
-    /// Files that nobody needs any more. To close one takes longer than a whole visit.
+    /// Files that are not needed any more. The close of one takes longer than a whole visit.
     pub(crate) replaced: Vec<Arc<File>>,
 }
 
 impl<'a> Visit<'a> {
-    /// Gets in. `None`: others have been in there for too long.
+    /// Begins a visit; `None` if others have been in the book for too long.
     pub(crate) fn begin(
         ground: &'a Ground,
         slot: &'a Mutex<Slot>,
@@ -87,7 +87,7 @@ impl<'a> Visit<'a> {
         }
     }
 
-    /// Before a number is given: the first visit since the machine was started writes the book anew.
+    /// Prepares for a new number: the first visit after a start of the machine rewrites the book.
     pub(crate) fn settle(&mut self) -> Result<()> {
         let now_us = self.now_us;
         let book = self.slot.book.as_mut().expect("a visit has a book");
@@ -103,12 +103,12 @@ impl<'a> Visit<'a> {
         trouble::refused(doing, &path, error)
     }
 
-    /// What the book says.
+    /// Returns the state of the book.
     pub(crate) fn state(&self) -> &State {
         &self.slot.book.as_ref().expect("a visit has a book").state
     }
 
-    /// Changes what the book says; [`record`](Visit::record) must follow if it did.
+    /// Changes the state of the book; [`record`](Visit::record) must follow if it did.
     pub(crate) fn change<T>(&mut self, change: impl FnOnce(&mut State, &mut Hear<'_>) -> T) -> T {
         let Slot { book, journal, notices, .. } = &mut *self.slot;
         let state = &mut book.as_mut().expect("a visit has a book").state;
@@ -119,17 +119,17 @@ impl<'a> Visit<'a> {
         changed
     }
 
-    /// Decides that this has happened.
+    /// Decides on a record.
     pub(crate) fn record(&mut self, record: &Record<'_>) {
         self.record_as_of(record, self.at_us);
     }
 
-    /// The same, for what happened at another time.
+    /// The same, with another time.
     pub(crate) fn record_as_of(&mut self, record: &Record<'_>, at_us: u64) {
         self.slot.book.as_mut().expect("a visit has a book").push(record, at_us);
     }
 
-    /// The book's file, for those who want it on the disk.
+    /// Returns the book's file, for a flush.
     pub(crate) fn file(&self) -> Arc<File> {
         self.slot.book.as_ref().expect("a visit has a book").file().clone()
     }
@@ -140,26 +140,26 @@ impl<'a> Visit<'a> {
         book.anchor(&self.ground.books, &self.ground.root)
     }
 
-    /// What this engine's onlookers can be told of the book.
+    /// Returns the events for this engine's onlookers.
     pub(crate) fn journal(&mut self) -> &mut Journal {
         &mut self.slot.journal
     }
 
-    /// Sees to it that the death of this session is noticed.
+    /// Watches this session for its death.
     pub(crate) fn watch(&mut self, session: SessionId) {
         if session != self.ground.session.id && !self.watch.contains(&session) {
             self.watch.push(session);
         }
     }
 
-    /// Takes out the tickets of a session that is dead.
+    /// Removes the tickets of a dead session.
     pub(crate) fn bury(&mut self, dead: SessionId) {
         if self.change(|state, hear| state.bury(dead, hear)) {
             self.record(&Record::Gone { session: dead });
         }
     }
 
-    /// Takes out the tickets of a session if it is dead. Says whether it is.
+    /// Removes the tickets of a session if it is dead. Returns whether it is.
     pub(crate) fn bury_if_dead(&mut self, session: SessionId) -> bool {
         let dead = session != self.ground.session.id && self.ground.peers.is_dead(session);
         if dead {
@@ -168,7 +168,8 @@ impl<'a> Visit<'a> {
         dead
     }
 
-    /// Whoever died may have died before telling those it served: tell the first of every line.
+    /// Notifies the first of every line: a dead process may have died before it notified the
+    /// tickets it served.
     pub(crate) fn tell_the_first(&mut self) {
         let behind = |row: &Row| {
             let seat = row.waiting().next()?;
@@ -179,13 +180,13 @@ impl<'a> Visit<'a> {
         self.slot.notices.extend(first);
     }
 
-    /// Has those watched over who stand ahead of this ticket now.
+    /// Watches the sessions that are ahead of this ticket now.
     pub(crate) fn look_behind(&mut self, id: TicketId, number: u64) {
         let session = self.ground.session.id;
         self.slot.notices.push(Notice { session, id, number, what: Tidings::Behind });
     }
 
-    /// Looks for everything that a lost message would have told.
+    /// Looks for every event whose notice may be lost.
     pub(crate) fn look_everywhere(&mut self) {
         let own = self.ground.session.id;
         let waiting = self.state().rows.values().flat_map(Row::waiting);
@@ -197,7 +198,7 @@ impl<'a> Visit<'a> {
         self.all_look = true;
     }
 
-    /// Writes what was decided, and lets others in. Says what is left to do then.
+    /// Writes the new records, and unlocks. Returns the work that is left.
     pub(crate) fn finish<T>(mut self, answer: Result<T>) -> (Result<T>, After) {
         self.over = true;
         let book = self.slot.book.as_mut().expect("a visit has a book");
@@ -239,7 +240,7 @@ impl<'a> Visit<'a> {
         }
     }
 
-    /// For every own ticket that has somebody else ahead of it now.
+    /// Watches the session ahead of every own ticket, if that has changed.
     fn watch_over_those_ahead(&mut self) {
         let own = self.ground.session.id;
         let mine = |notice: &&Notice| notice.session == own && notice.what == Tidings::Behind;
@@ -258,7 +259,7 @@ impl<'a> Visit<'a> {
 impl Drop for Visit<'_> {
     fn drop(&mut self) {
         if !self.over {
-            // A panic: the file is right, what is in memory may not be. Closing it unlocks it.
+            // After a panic the file is right, but the memory may not be. The close unlocks it.
             self.slot.forget();
         }
     }

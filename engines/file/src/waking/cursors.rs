@@ -1,17 +1,18 @@
-//! Cursors: how far each onlooker has seen.
+//! Cursors: the positions of onlookers.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use tenure_core::event::Cursor;
 
-/// The oldest cursors are forgotten when there are more than these.
+/// Maximum cursors. Beyond that the oldest are forgotten.
 const CURSORS_MAX: usize = 4096;
 
 /// A position in the journal of each book that an onlooker looks at.
 pub(crate) type Positions = Arc<[Option<u64>]>;
 
-/// What the cursors mean that this engine has given. The same positions are the same cursor.
+/// The cursors that this engine has given, and their positions. The same positions are the same
+/// cursor.
 #[derive(Default)]
 pub(crate) struct Cursors {
     last: u64,
@@ -20,7 +21,7 @@ pub(crate) struct Cursors {
 }
 
 impl Cursors {
-    /// The cursor for these positions.
+    /// Returns the cursor for these positions.
     pub(crate) fn give(&mut self, positions: Positions) -> Cursor {
         if let Some(cursor) = self.given.get(&positions) {
             return Cursor(*cursor);
@@ -36,7 +37,7 @@ impl Cursors {
         Cursor(self.last)
     }
 
-    /// The positions that a cursor stands for, if it is still known.
+    /// Returns the positions of a cursor, if it is still known.
     pub(crate) fn mean(&self, cursor: Cursor) -> Option<Positions> {
         self.positions.get(&cursor.0).cloned()
     }

@@ -1,8 +1,8 @@
-//! A FIFO is how one session wakes another: its owner reads from it, and anyone may write to it.
+//! A FIFO by which one session wakes another: its owner reads from it, and others write to it.
 //!
-//! It is a hint. A message is lost if its writer dies, or if the FIFO is full; then whoever is
-//! behind the dead looks for itself, and whoever reads a FIFO that may have been full looks at
-//! everything.
+//! It is a hint. A message is lost if its writer dies, or if the FIFO is full. Then the ticket
+//! behind the dead one looks for itself, and the reader of a FIFO that may have been full looks at
+//! all lines.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -21,16 +21,17 @@ use crate::sessions::session::fifo_name;
 use crate::sync::lock;
 use crate::trouble::{no_thread, refused};
 
-/// Divides a page, so that a FIFO is filled to the last byte and never with half a message.
+/// Bytes of a message. They divide a page, so that a FIFO is filled to the last byte and never with
+/// half a message.
 const MESSAGE_BYTES: usize = 32;
-/// A FIFO holds at least a page: with less than this in it, no message was turned away.
+/// Minimum capacity of a FIFO, a page: with less than this in it, no message was refused.
 const FULL_BYTES: usize = 4096;
-/// All that a FIFO usually holds.
+/// Usual capacity of a FIFO.
 const READ_BYTES: usize = 64 * 1024;
-/// So many FIFOs of others are kept open.
+/// Maximum open FIFOs of others.
 const OPEN_MAX: usize = 128;
 
-/// What a session hears from its FIFO.
+/// A message from a session's FIFO.
 #[derive(Clone, Copy)]
 pub(crate) enum Heard {
     /// One message, about a ticket in this book.
@@ -54,17 +55,16 @@ impl Fifos {
         Self { dir, own, to_itself, others, closed }
     }
 
-    /// Sees to it that this session can be told. `hear` is called from a thread of its own, until
-    /// the FIFO is closed.
+    /// Opens this session's FIFO. A thread of its own calls `hear`, until the FIFO is closed.
     pub(crate) fn listen(&self, hear: impl FnMut(Heard) + Send + 'static) -> Result<()> {
         let refused =
             |error| refused("make a FIFO, which waiting needs, in", self.dir.path(), error);
         let mut fifo = lock(&self.to_itself);
         if fifo.is_none() && !self.closed.load(Ordering::SeqCst) {
             let name = fifo_name(self.own);
-            let _of_an_attempt_that_failed = self.dir.remove(&name);
+            let _ = self.dir.remove(&name); // left by an attempt that failed
             let source = self.dir.create_fifo(&name).map_err(refused)?;
-            // To write never blocks, and to listen does: they are opened each for itself.
+            // A write never blocks, and a read does: each has a handle of its own.
             let to_itself = self.dir.open_fifo(&name).map_err(refused)?;
             block(&source).map_err(refused)?;
             let closed = self.closed.clone();
@@ -77,16 +77,16 @@ impl Fifos {
         Ok(())
     }
 
-    /// Ends the thread that listens, whatever it is just about to hear.
+    /// Ends the reading thread, also in the middle of a message.
     pub(crate) fn close(&self) {
         let mut fifo = lock(&self.to_itself);
         self.closed.store(true, Ordering::SeqCst);
         if let Some(fifo) = fifo.take() {
-            let _a_full_one_tells_enough = (&fifo).write(&[0; MESSAGE_BYTES]);
+            let _ = (&fifo).write(&[0; MESSAGE_BYTES]); // a full one makes its owner look
         }
     }
 
-    /// Tells the owner of a ticket. One without a FIFO neither waits nor watches.
+    /// Notifies the owner of a ticket. A session without a FIFO neither waits nor watches.
     pub(crate) fn tell(&self, book: usize, notice: &Notice) {
         let mut others = lock(&self.others);
         if others.len() >= OPEN_MAX {
@@ -99,7 +99,7 @@ impl Fifos {
                 entry.insert(fifo)
             }
         };
-        let _a_full_one_tells_enough = fifo.write(&encode(book, notice));
+        let _ = fifo.write(&encode(book, notice)); // a full one makes its owner look
     }
 
     /// Closes the FIFO of a dead session.

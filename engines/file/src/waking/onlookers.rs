@@ -1,4 +1,4 @@
-//! List hear that a book has changed, whoever changed it.
+//! Onlookers are notified when any process changes a book.
 
 use std::future::poll_fn;
 use std::io;
@@ -9,7 +9,7 @@ use std::task::{Poll, Waker};
 use crate::os::{Books, Sight};
 use crate::sync::{lock, wake};
 
-/// Everyone in this process who looks on.
+/// The onlookers of this process.
 pub(crate) struct Onlookers {
     list: Arc<List>,
     sight: Mutex<Option<Sight>>,
@@ -25,7 +25,7 @@ struct Changes {
     waker: Option<Waker>,
 }
 
-/// One who looks on. Dropping it leaves nothing behind.
+/// An onlooker. Dropping it leaves nothing behind.
 pub(crate) struct Onlooker {
     list: Arc<List>,
     seen: Arc<Mutex<Changes>>,
@@ -36,7 +36,7 @@ impl Onlookers {
         Self { list: Arc::default(), sight: Mutex::default() }
     }
 
-    /// From now on, every change of these books is seen.
+    /// Subscribes to every change of these books.
     pub(crate) fn open(&self, dir: &Path, wanted: Books) -> io::Result<Onlooker> {
         let mut sight = lock(&self.sight);
         if sight.is_none() {
@@ -49,14 +49,14 @@ impl Onlookers {
         Ok(Onlooker { list: self.list.clone(), seen })
     }
 
-    /// Lets the thread that looks end.
+    /// Ends the watching thread.
     pub(crate) fn close(&self) {
         lock(&self.sight).take();
     }
 }
 
 impl Onlooker {
-    /// The books that changed, once any did.
+    /// Waits until books change, and returns them.
     pub(crate) async fn changes(&self) -> Books {
         poll_fn(|context| {
             let mut seen = lock(&self.seen);

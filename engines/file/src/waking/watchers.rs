@@ -1,4 +1,4 @@
-//! A watcher waits for news of one ticket, on whatever executor it likes.
+//! A watcher waits for news of one ticket, on any executor.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -10,7 +10,7 @@ use tenure_core::{TicketId, Wake};
 
 use crate::sync::{self, lock};
 
-/// Everyone in this process who waits for news of a ticket.
+/// The watchers of this process.
 #[derive(Default)]
 pub(crate) struct Watchers {
     count: AtomicUsize,
@@ -26,7 +26,7 @@ struct Told {
     waker: Option<Waker>,
 }
 
-/// One who waits. Dropping it leaves nothing behind.
+/// A watcher. Dropping it leaves nothing behind.
 pub(crate) struct Watcher<'a> {
     watchers: &'a Watchers,
     id: TicketId,
@@ -34,7 +34,7 @@ pub(crate) struct Watcher<'a> {
 }
 
 impl Watchers {
-    /// From now on, news of this ticket reach the watcher.
+    /// Registers a watcher for news of this ticket.
     pub(crate) fn register(&self, id: TicketId) -> Watcher<'_> {
         let cell = Arc::<Cell>::default();
         lock(&self.cells).entry(id).or_default().push(cell.clone());
@@ -42,20 +42,21 @@ impl Watchers {
         Watcher { watchers: self, id, cell }
     }
 
-    /// Whether there is anybody. Who registers and then visits a book is seen by every later visit.
+    /// Returns whether there are watchers. A watcher that registers and then visits a book is seen
+    /// by every later visit.
     pub(crate) fn any(&self) -> bool {
         self.count.load(Ordering::SeqCst) > 0
     }
 
     pub(crate) fn notify(&self, id: TicketId, wake: Wake) {
-        // A waker may do anything, so nothing is locked when it is called.
+        // A waker may do anything, so no lock is held when it is called.
         let cells = lock(&self.cells).get(&id).cloned().unwrap_or_default();
         for cell in cells {
             cell.put(wake);
         }
     }
 
-    /// Nobody knows what has happened: everyone looks.
+    /// Makes all watchers look: events may be missing.
     pub(crate) fn notify_all(&self) {
         let cells: Vec<_> = lock(&self.cells).values().flatten().cloned().collect();
         for cell in cells {
@@ -65,7 +66,7 @@ impl Watchers {
 }
 
 impl Watcher<'_> {
-    /// The news, once there are any.
+    /// Waits for news.
     pub(crate) async fn news(&self) -> Wake {
         poll_fn(|context| {
             let mut told = lock(&self.cell.0);
@@ -95,7 +96,7 @@ impl Drop for Watcher<'_> {
 impl Cell {
     fn put(&self, wake: Wake) {
         let mut told = lock(&self.0);
-        // To be out outweighs having been served, in whichever order the news come in.
+        // A ticket that is out is not served, in any order of the news.
         if told.wake != Some(Wake::Look) {
             told.wake = Some(wake);
         }

@@ -1,4 +1,4 @@
-//! The nodes of the map, and what happens to them. Time is an argument.
+//! The nodes of the map, and their changes. Time is an argument.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
@@ -18,12 +18,12 @@ pub(crate) struct Nodes {
     registers: HashMap<Register, Written>,
     forestalled: HashSet<Name>,
     told: Vec<Sender<Moment>>,
-    /// Those who were let in by the release of the one right ahead, by number.
+    /// Tickets that were served by the release of the one right ahead, by number.
     served: HashMap<u64, u64>,
 }
 
 impl Nodes {
-    /// How many follow it.
+    /// Count of subscriptions.
     #[allow(dead_code, reason = "of the programs that have this store, one has onlookers")]
     pub(crate) fn followers(&self) -> usize {
         self.told.iter().filter(|told| !told.is_closed()).count()
@@ -74,7 +74,7 @@ impl Nodes {
         }
     }
 
-    /// How long until a session may end.
+    /// Returns the time until a session may end.
     pub(crate) fn next_end(&self, now: Time) -> Duration {
         let next = self.sessions.values().map(|(_, ends)| now.until(*ends)).min();
         next.unwrap_or(Duration::from_secs(3600))
@@ -116,11 +116,11 @@ impl Nodes {
         self.send(&[change]);
     }
 
-    /// Whoever is first in this line now is served by the release of the one before.
+    /// Notes that the release of the ticket before serves the first one in this line.
     pub(crate) fn serve_next(&mut self, line: &LineId) {
         let first = self.by_number.values_mut().find(|node| node.name.line == *line);
         if let Some(first) = first {
-            // As it is, and yet another version, for everybody who knows it.
+            // The same node in another version, for all clients that know it.
             first.version = self.at;
             self.served.insert(first.created, self.at);
             let change = Change::Is(first.clone());
@@ -128,7 +128,7 @@ impl Nodes {
         }
     }
 
-    /// Whether a node was served so, as it was then, and when.
+    /// Returns the node and the moment if a release served it.
     pub(crate) fn served(&self, known: &Node) -> Option<(Node, u64)> {
         let at = self.served.get(&known.created)?;
         Some((self.get(&known.name).filter(|now| now.version == *at)?, *at))
@@ -187,7 +187,7 @@ impl Nodes {
         Change::Gone(name.line.clone(), name.id, why)
     }
 
-    /// Who does not keep up is told no more.
+    /// A subscriber that does not keep up is dropped.
     fn send(&mut self, changes: &[Change]) {
         let at = self.at;
         self.told.retain(|told| told.try_send((at, changes.to_vec())).is_ok());

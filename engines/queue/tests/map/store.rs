@@ -1,4 +1,5 @@
-//! A store in a map of this process: the contract of [`Store`] in as few steps as there are, with a clock of its own.
+//! A store in a map of this process: the contract of [`Store`] in as few steps as there are, with a
+//! clock of its own.
 
 mod nodes;
 
@@ -22,7 +23,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 
 use nodes::Nodes;
 
-/// So much of a line is answered to whoever comes in.
+/// Count of nodes in the answer to a join.
 const PAGE: usize = 128;
 
 /// The store that all clients share.
@@ -30,33 +31,39 @@ pub(crate) struct Shared {
     nodes: Mutex<Nodes>,
     changed: Notify,
     host: Arc<dyn Runtime>,
-    /// Those who entered, or tried to, and are not forgotten.
+    /// Tickets that entered, or tried to, and are not forgotten.
     known: Mutex<HashSet<TicketId>>,
-    /// Who enters hears nothing of it.
+    /// Entries are not answered.
     loses_answers: AtomicBool,
-    /// Signs of life are not heard.
+    /// Signs of life are lost.
     deaf: AtomicBool,
     /// It is sure of less than half of each life.
     unsure: AtomicBool,
-    /// How many signs of life it has heard.
+    /// Count of signs of life.
     signs: AtomicUsize,
-    /// Answers come only to who asks twice.
+    /// An answer needs a second poll.
     takes_steps: AtomicBool,
-    /// Who enters next hears of it so much later, when its session is over.
+    /// The next entry is answered after this time, when its session is over.
     outlived_by: Mutex<Option<Duration>>,
-    /// Who enters next hears of it so much later, and its session lives on.
+    /// The next entry is answered after this time, and its session lives on.
     late_by: Mutex<Option<Duration>>,
-    /// The next request to take a node out arrives when this is sent, and nobody hears of it.
+    /// The next removal arrives when this is sent, and is not answered.
     late_leave: Mutex<Option<oneshot::Receiver<oneshot::Sender<()>>>>,
-    /// The last node that was made, and with which session.
+    /// The last node that was made, and its session.
     last: Mutex<Option<(Name, SessionId, Vec<u8>)>>,
+    /// A node that is gone. The next list of orphans still contains it.
+    outdated_orphan: Mutex<Option<Node>>,
+    /// Number of requests for orphans.
+    orphan_requests: AtomicUsize,
+    /// Number of removals that asked for the front of the line.
+    front_requests: AtomicUsize,
 }
 
 /// A request that is on its way.
 pub(crate) struct Late(oneshot::Sender<oneshot::Sender<()>>);
 
 impl Late {
-    /// It arrives, and is carried out.
+    /// Lets it arrive, and waits until it is carried out.
     #[allow(dead_code, reason = "of the programs that have this store, one leaves late")]
     pub(crate) async fn arrive(self) {
         let (arrived, carried_out) = oneshot::channel();
@@ -86,6 +93,9 @@ impl Shared {
             late_by: Mutex::default(),
             late_leave: Mutex::default(),
             last: Mutex::default(),
+            outdated_orphan: Mutex::default(),
+            orphan_requests: AtomicUsize::default(),
+            front_requests: AtomicUsize::default(),
         })
     }
 
@@ -114,7 +124,7 @@ impl Shared {
         self.takes_steps.store(take, Ordering::Relaxed);
     }
 
-    /// What it does not hear it never answers.
+    /// A lost sign of life is never answered.
     async fn hear(&self) {
         if self.deaf.load(Ordering::Relaxed) {
             pending::<()>().await;
@@ -145,11 +155,34 @@ impl Shared {
         Late(arrives)
     }
 
-    /// The last entry is delivered a second time.
+    /// Delivers the last entry a second time.
     #[allow(dead_code, reason = "of the programs that have this store, one has such a proxy")]
     pub(crate) fn enter_again(&self) {
         let (name, session, body) = lock(&self.last).clone().expect("a node was made");
         self.step(|nodes, _| nodes.make(&name, session, &body));
+    }
+
+    /// Delivers the last entry a second time. Its ticket is asked to leave, and leaves. The next
+    /// list of orphans was read before that.
+    #[allow(dead_code, reason = "of the programs that have this store, one has such a proxy")]
+    pub(crate) fn list_outdated_orphan(&self) {
+        let (name, session, body) = lock(&self.last).clone().expect("a node was made");
+        let node = self.step(|nodes, _| {
+            let node = nodes.make(&name, session, &body);
+            nodes.remove(&name, Why::Left);
+            node
+        });
+        *lock(&self.outdated_orphan) = Some(Node { told: true, ..node });
+    }
+
+    #[allow(dead_code, reason = "of the programs that have this store, one has such a proxy")]
+    pub(crate) fn orphan_requests(&self) -> usize {
+        self.orphan_requests.load(Ordering::Relaxed)
+    }
+
+    #[allow(dead_code, reason = "of the programs that have this store, one has such a proxy")]
+    pub(crate) fn front_requests(&self) -> usize {
+        self.front_requests.load(Ordering::Relaxed)
     }
 
     #[allow(dead_code, reason = "of the programs that have this store, one has onlookers")]
@@ -162,7 +195,7 @@ impl Shared {
         lock(&self.known).len()
     }
 
-    /// One step. Sessions that have ended are out before it.
+    /// Runs one step. Sessions that have ended are out before it.
     fn step<T>(&self, act: impl FnOnce(&mut Nodes, Time) -> T) -> T {
         let mut nodes = lock(&self.nodes);
         let (now, before) = (self.host.now(), nodes.at());
@@ -306,6 +339,7 @@ impl Store for Map {
     }
 
     async fn remove(&self, remove: &Remove<'_>) -> Result<Removed> {
+        self.0.front_requests.fetch_add(remove.front.is_some().into(), Ordering::Relaxed);
         self.0.travel().await;
         let late = lock(&self.0.late_leave).take();
         if let Some(late) = late {
@@ -347,7 +381,9 @@ impl Store for Map {
     }
 
     async fn orphans(&self, session: SessionId) -> Result<Vec<Node>> {
+        self.0.orphan_requests.fetch_add(1, Ordering::Relaxed);
         let mut nodes = self.0.step(|nodes, _| nodes.all());
+        nodes.extend(lock(&self.0.outdated_orphan).take());
         let known = lock(&self.0.known);
         nodes.retain(|node| node.session == session && !known.contains(&node.name.id));
         Ok(nodes)
@@ -421,7 +457,7 @@ impl Store for Map {
     async fn close(&self) {}
 }
 
-/// What one moment brought.
+/// The changes of one moment.
 pub(crate) type Moment = (u64, Vec<Change>);
 
 /// Why a node of an ended session is out.

@@ -1,7 +1,8 @@
-//! The channels of a cluster: where what a line tells its tickets is heard.
+//! The channels of a cluster: the pushes of lines to their tickets.
 //!
-//! A connection of its own hears them, and carries no verbs. A slot that moves takes its channels away unasked, which the
-//! driver takes for the answer to whatever it has asked last: from then on, each answer goes to another question.
+//! A connection of its own receives them, and carries no verbs. A slot that moves unsubscribes its
+//! channels unasked, and the driver takes that for the answer to its last request. From then on,
+//! each answer goes to another request.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,13 +16,13 @@ use tokio::sync::OnceCell;
 
 use crate::letter;
 
-/// When there are so many channels more, those of lines in which nobody waits any more are given up.
+/// Count of further channels after which those of lines without waiters are removed.
 const MORE_MAX: usize = 256;
 
 /// The channels of one client.
 pub(super) struct Channels {
     connection: ClusterConnection,
-    /// The sharded channels; `None` where one channel brings all mail.
+    /// The sharded channels; `None` if one channel carries all pushes.
     sharded: Option<Mutex<Sharded>>,
     mail: Arc<Subscriptions>,
     inbox: String,
@@ -31,11 +32,11 @@ pub(super) struct Channels {
 #[derive(Default)]
 struct Sharded {
     by_name: HashMap<String, Channel>,
-    /// So many were in use when that was looked at last.
+    /// Count of channels in use at the last cleanup.
     used: usize,
 }
 
-/// The way of the mail from one line.
+/// The channel of one line.
 #[derive(Default)]
 struct Channel {
     /// Set once the server has confirmed it.
@@ -44,7 +45,8 @@ struct Channel {
 }
 
 impl Channels {
-    /// Channels over this connection: one for each line, or one in all. The caller's runtime carries them.
+    /// Returns the channels over this connection: one for each line, or one in all. The caller's
+    /// runtime carries them.
     pub(super) fn new(
         connection: ClusterConnection,
         are_sharded: bool,
@@ -55,7 +57,8 @@ impl Channels {
         Self { connection, sharded, mail, inbox, home: Handle::current() }
     }
 
-    /// This ticket hears of its line from now on. `true`: it did not before, and may have missed something.
+    /// Subscribes this ticket to its line. Returns `true` if it was not subscribed before, and may
+    /// have missed something.
     pub(super) async fn hear_of(&self, key: &str, id: TicketId) -> RedisResult<bool> {
         let Some(sharded) = &self.sharded else { return Ok(false) };
         let name = self.channel(key);
@@ -69,7 +72,7 @@ impl Channels {
         if !idle.is_empty() {
             let mut connection = self.connection.clone();
             self.home.spawn(async move {
-                // Each channel has a slot of its own, and a question is about one slot.
+                // Each channel has a slot of its own, and a request is for one slot.
                 for channel in idle {
                     if let Err(error) = connection.sunsubscribe(&channel).await {
                         let refused = error.code().is_some();
@@ -85,7 +88,7 @@ impl Channels {
         Ok(true)
     }
 
-    /// It hears no more of its line.
+    /// Unsubscribes the ticket from its line.
     pub(super) fn hear_no_more_of(&self, key: &str, id: TicketId) {
         if let Some(sharded) = &self.sharded
             && let Some(channel) = lock(sharded).by_name.get_mut(&self.channel(key))
@@ -98,7 +101,8 @@ impl Channels {
         format!("{key}:{}", self.inbox)
     }
 
-    /// The slot of this channel has moved: it is followed, and meanwhile the heartbeats find out.
+    /// Subscribes again after the slot of this channel has moved. Meanwhile the heartbeats find
+    /// out.
     fn follow(&self, channel: String) {
         let mut connection = self.connection.clone();
         self.home.spawn(async move {
@@ -109,7 +113,7 @@ impl Channels {
         });
     }
 
-    /// Something was said without having been asked for.
+    /// Handles a push.
     pub(super) fn hear(&self, push: PushInfo) {
         let channel = match push.data.first() {
             Some(Value::BulkString(channel)) => String::from_utf8_lossy(channel).into_owned(),
@@ -124,7 +128,7 @@ impl Channels {
                     self.mail.look(id);
                 }
             }
-            // Its slot has moved, or nobody waits there any more.
+            // Its slot has moved, or there is no waiter any more.
             (PushKind::SUnsubscribe, _) if !self.waiting_at(&channel).is_empty() => {
                 self.follow(channel);
             }
@@ -145,10 +149,10 @@ impl Channels {
 }
 
 impl Sharded {
-    /// Takes out the channels of lines in which nobody waits, once there are many. A ticket may have ended without a
-    /// word: its owner gave up leaving while no server answered.
+    /// Removes the channels of lines without waiters, once there are many. A ticket may have ended
+    /// without notice: its owner gave up leaving while no server answered.
     fn take_idle(&mut self, but: &str, mail: &Subscriptions) -> Vec<String> {
-        // Where many are in use, they are not all looked at for each one more.
+        // If many are in use, they are not all checked for each further one.
         if self.by_name.len() <= self.used + MORE_MAX {
             return Vec::new();
         }

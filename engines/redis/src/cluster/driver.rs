@@ -1,4 +1,5 @@
-//! The driver's connection to a cluster: made where it is needed, and made anew once its answers cannot be told apart.
+//! The driver's connection to a cluster. It is opened at first use, and again once its answers
+//! cannot be matched to requests any more.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -22,25 +23,25 @@ pub(super) struct Driver {
     settings: Settings,
     tries: Tries,
     sends_again: bool,
-    /// On which the connection lives, whoever asks first.
+    /// The runtime of the connection, for all callers.
     home: Handle,
     open: Mutex<Open>,
 }
 
-/// The connection, or the way to it, until its answers cannot be told apart.
+/// The connection, or its opening, until its answers cannot be matched any more.
 pub(super) type Open = Arc<Way>;
 
 #[derive(Default)]
 pub(super) struct Way {
     connection: OnceLock<ClusterConnection>,
-    /// However many calls wait for the connection, one attempt at a time is made.
+    /// One attempt to connect at a time, at any count of waiting calls.
     attempt: Mutex<Option<Attempt>>,
 }
 
 type Attempt = Shared<BoxFuture<'static, RedisResult<ClusterConnection>>>;
 
 impl Driver {
-    /// A call whose answer is lost is sent again by the driver. It goes on with this connection.
+    /// The driver resends a call whose answer is lost. Begins with this connection.
     pub(super) fn of(
         connection: ClusterConnection,
         seeds: &[Address],
@@ -68,7 +69,7 @@ impl Driver {
         Arc::new(Self { seeds, settings, tries, sends_again, home, open })
     }
 
-    /// What a question over the connection comes to.
+    /// Runs a request over the connection.
     pub(super) async fn ask<T, F>(
         self: &Arc<Self>,
         question: impl FnOnce(ClusterConnection) -> F,
@@ -81,7 +82,8 @@ impl Driver {
         self.known(&open, answer)
     }
 
-    /// The same over this connection, for whoever asks whether the answer can be [known](Self::known) when it has come to them.
+    /// The same over this connection, for a caller that later checks whether the answer is
+    /// [known](Self::known).
     pub(super) async fn ask_over<T, F>(
         self: &Arc<Self>,
         open: &Open,
@@ -93,17 +95,18 @@ impl Driver {
         question(self.connected(open).await?).await
     }
 
-    /// Nothing is known, if the answers of this connection could not be told apart meanwhile.
+    /// Returns an error if the answers of this connection could not be matched any more meanwhile.
     pub(super) fn known<T>(&self, open: &Open, answer: RedisResult<T>) -> RedisResult<T> {
         if Arc::ptr_eq(open, &self.open()) { answer } else { Err(trouble::over()) }
     }
 
-    /// The connection for a call that begins now.
+    /// Returns the connection for a call that begins now.
     pub(super) fn now(&self) -> Open {
         self.open().clone()
     }
 
-    /// The next question goes over another connection. The driver ends this one when nobody waits for its answers any more.
+    /// Drops the connection: the next request uses another one. The driver ends this one when no
+    /// caller waits for its answers any more.
     pub(super) fn distrust(&self) {
         let mut open = self.open();
         if open.connection.get().is_some() {
@@ -111,8 +114,8 @@ impl Driver {
         }
     }
 
-    /// The connection. It is made in a task of its own, so that a call whose time is over does not end it, and the
-    /// next call finds it.
+    /// Returns the connection. A task of its own opens it, so that a caller that gives up does not
+    /// end it, and the next call finds it.
     async fn connected(self: &Arc<Self>, open: &Open) -> RedisResult<ClusterConnection> {
         if let Some(connection) = open.connection.get() {
             return Ok(connection.clone());
@@ -137,7 +140,8 @@ impl Driver {
     fn client(&self) -> RedisResult<ClusterClientBuilder> {
         let Self { seeds, settings, tries, .. } = self;
         let client = nodes::client(seeds, settings, tries).map_err(io::Error::other)?;
-        // The driver waits for every node, replicas too. One that stands still must leave time for the call.
+        // The driver waits for every node, replicas too. A node that stands still must leave time
+        // for the call.
         let connect_timeout = settings.connect_timeout.min(settings.timeout / 2);
         let client = client.connection_timeout(connect_timeout);
         Ok(if self.sends_again { client } else { client.retries(0) })

@@ -1,4 +1,4 @@
-//! The servers of a cluster: how they are found, connected to and asked one by one.
+//! The servers of a cluster: discovery, connections, and requests to one of them.
 
 use redis::cluster::ClusterClientBuilder;
 use redis::cluster_async::ClusterConnection;
@@ -12,12 +12,12 @@ use crate::connect::{address, certificates, info};
 use crate::facts::Facts;
 use crate::settings::Settings;
 
-/// A connection to all servers of a cluster.
+/// Opens a connection to all servers of a cluster.
 pub(super) async fn connect(client: ClusterClientBuilder) -> RedisResult<ClusterConnection> {
     client.build()?.get_async_connection().await
 }
 
-/// How the driver connects to the cluster that these servers are of.
+/// Returns the driver's client for the cluster of these servers.
 pub(super) fn client(
     seeds: &[Address],
     settings: &Settings,
@@ -42,7 +42,7 @@ pub(super) fn client(
     Ok(builder)
 }
 
-/// The addresses of all masters.
+/// Returns the addresses of all masters.
 pub(super) async fn masters(mut connection: ClusterConnection) -> RedisResult<Vec<Address>> {
     let all = RoutingInfo::MultiNode((MultipleNodeRoutingInfo::AllMasters, None));
     let answers = connection.route_command(cmd("PING"), all).await?;
@@ -66,11 +66,11 @@ pub(super) async fn ask(
     connection.route_command(command.clone(), one).await?.extract_error()
 }
 
-/// What the masters say of themselves, taken together.
+/// Returns the facts of all masters, taken together.
 pub(super) async fn facts_of_all(connection: &ClusterConnection) -> Facts {
     let (info, config) = Facts::questions();
     let mut all = Vec::new();
-    // Whoever may not ask knows nothing of them, which is the worst.
+    // A user without the right to ask gets the worst facts.
     for master in masters(connection.clone()).await.unwrap_or_default() {
         let info = ask(connection.clone(), &master, &info).await;
         let config = ask(connection.clone(), &master, &config).await;

@@ -1,13 +1,14 @@
-//! Once: calls that must not be carried out twice.
+//! Calls that must not be carried out twice.
 //!
-//! Where an answer is lost, the driver sends the call again by itself, and the caller does not hear of it.
+//! The driver sends a call again by itself if its answer is lost, and does not report that to the
+//! caller.
 
 use redis::cluster_async::ClusterConnection;
 use redis::cluster_routing::SingleNodeRoutingInfo;
 use redis::{Cmd, ErrorKind, Pipeline, RedisError, RedisResult, ServerErrorKind, Value, cmd};
 
-/// Sends a call over a connection that sends nothing again, and again only where a server refused it because its slot is on
-/// the move.
+/// Sends a call over a connection that resends nothing. Sends it again only if a server refused it
+/// because its slot is moving.
 pub(super) async fn send(mut connection: ClusterConnection, call: Cmd) -> RedisResult<Value> {
     match call.query_async(&mut connection).await {
         Err(trouble) if trouble.kind() == ErrorKind::Server(ServerErrorKind::Ask) => {
@@ -34,7 +35,7 @@ pub(super) async fn in_one_piece(
     answers.map_err(|_| (ErrorKind::UnexpectedReturnType, "two answers were wanted").into())
 }
 
-/// Where the slot moves to, as the refusal says.
+/// Returns the new server of the slot in a refusal.
 fn whither(refusal: &RedisError) -> Option<SingleNodeRoutingInfo> {
     let (host, port) = refusal.redirect_node()?.0.rsplit_once(':')?;
     Some(SingleNodeRoutingInfo::ByAddress { host: host.to_owned(), port: port.parse().ok()? })

@@ -17,15 +17,15 @@ use crate::script::Scripts;
 use crate::settings::Settings;
 use crate::trouble;
 
-/// The way of one verb to whichever server has its line.
+/// The route of one verb to the server of its line.
 pub struct ClusterRoute<'a> {
     cluster: &'a Cluster,
     until: Instant,
     keeps: Option<Keeps>,
 }
 
-/// What is asked together with a call, and what came of it: on another connection than that of the call, a cluster's
-/// servers count replicas that have nothing of it.
+/// A request together with a call, and its result. On another connection than that of the call, a
+/// cluster's servers count replicas without the write.
 struct Keeps {
     name: String,
     replicas: AtomicU64,
@@ -52,7 +52,7 @@ impl Deployment for Cluster {
         Ok(ClusterRoute { cluster: self, until, keeps: None })
     }
 
-    /// There is one connection, on the runtime on which it was made.
+    /// There is one connection, on the runtime on which it was opened.
     fn has_link_here(&self) -> bool {
         Handle::try_current().is_ok_and(|here| here.id() == self.home.id())
     }
@@ -119,7 +119,8 @@ impl Route for ClusterRoute<'_> {
         self.call(&call()).await
     }
 
-    /// Servers of a cluster come and go unseen, and a URL that wants young ones refused is itself refused.
+    /// Servers of a cluster come and go without notice. A URL that wants young ones refused is
+    /// itself refused.
     fn trust(&self, _ticket: &Ticket) -> Result<()> {
         Ok(())
     }

@@ -1,18 +1,20 @@
-//! Slots: which part of a cluster keeps a key.
+//! Slots: the part of a cluster that keeps a key.
 //!
-//! The servers of a cluster have slots that lie together, so each part of the slots belongs to one server, or to few.
+//! The servers of a cluster have adjacent slots, so each part of the slots belongs to one server,
+//! or to few.
 
-/// So many parts the slots have here.
+/// Count of parts of the slots.
 pub(super) const PARTS: usize = 64;
 
 const SLOTS: u16 = 16_384;
 
-/// The part in which this key's slot is.
+/// Returns the part of this key's slot.
 pub(super) fn part(key: &[u8]) -> usize {
     usize::from(slot(key)) * PARTS / usize::from(SLOTS)
 }
 
-/// The slot of a key of Tenure's, whose tag chooses it: a CRC of 16 bits, as Redis Cluster defines it.
+/// Returns the slot of one of Tenure's keys, which its tag determines: a CRC of 16 bits, as in
+/// Redis Cluster.
 fn slot(key: &[u8]) -> u16 {
     let tag = key
         .split(|byte| *byte == b'{')

@@ -1,7 +1,7 @@
-//! Tries: how often one client tries to connect to each server of a cluster.
+//! A rate limit of one client's attempts to connect to each server of a cluster.
 //!
-//! Where no server answers, the driver tries to connect to each of them for every call. It looks up a server's address
-//! before each try, which is where one too many can be refused.
+//! If no server answers, the driver tries to connect to each of them for every call. It looks up a
+//! server's address before each attempt, which is where this module refuses one.
 
 use std::collections::HashMap;
 use std::io;
@@ -13,16 +13,17 @@ use redis::RedisFuture;
 use redis::io::AsyncDNSResolver;
 use tenure_kit::rate_limiter::{EACH, RateLimiter};
 
-/// With so many servers, all are forgotten: a cluster has fewer, and names of old ones must not pile up.
+/// Maximum servers. Beyond it all are forgotten: a cluster has fewer, and names of old ones must
+/// not pile up.
 const SERVERS_MAX: usize = 1024;
 
-/// The tries of one client, over all of its connections.
+/// The attempts of one client, over all of its connections.
 #[derive(Clone, Default)]
 pub(super) struct Tries(Arc<Mutex<HashMap<(String, u16), RateLimiter>>>);
 
 impl Tries {
-    /// Whether one more connection to this server may be tried now. Nobody waits here: the driver keeps all calls
-    /// waiting meanwhile.
+    /// Returns whether another connection to this server may be tried now. It does not wait: the
+    /// driver blocks all calls meanwhile.
     fn may_try(&self, host: &str, port: u16, now: Instant) -> bool {
         let mut servers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if servers.len() >= SERVERS_MAX {

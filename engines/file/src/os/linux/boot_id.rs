@@ -1,4 +1,4 @@
-//! Which start of the machine this is.
+//! The start of the machine.
 
 use std::sync::OnceLock;
 
@@ -6,7 +6,7 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 
 use crate::checksum::checksum;
 
-/// A number made of the kernel's id of this start, and zero only where there is none.
+/// Returns a number made of the kernel's id of this start; zero if there is none.
 pub(crate) fn boot_id() -> u64 {
     static ID: OnceLock<u64> = OnceLock::new();
     *ID.get_or_init(|| match std::fs::read("/proc/sys/kernel/random/boot_id") {
@@ -15,7 +15,7 @@ pub(crate) fn boot_id() -> u64 {
     })
 }
 
-/// When the machine was started: what the wall clock shows, less the time that the machine has run.
+/// Returns when the machine was started: the wall clock, less the time that the machine has run.
 pub(crate) fn began_us() -> u64 {
     let us = |time: Timespec| time.tv_sec * 1_000_000 + time.tv_nsec / 1000;
     let running = us(clock_gettime(ClockId::Boottime));

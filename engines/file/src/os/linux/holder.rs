@@ -1,12 +1,13 @@
-//! Who has a file locked, in words: whoever is kept waiting has to know whom to look at.
+//! The processes that have a file locked, as text, so that a waiting user knows them.
 
 use crate::os::dir::FileId;
 
-/// The system hands its table over in pieces of a page, and who unlocks a file between two pieces moves what comes after: a lock that
-/// was there all the time may then be in none of them. So whoever is not found is looked for again.
+/// Maximum reads of the table of locks. The system returns it in pieces of a page, and an unlock
+/// between two pieces moves the rest. So a lock may be in none of the pieces, and the search is
+/// repeated.
 const LOOKS_MAX: u32 = 20;
 
-/// The processes that have this file locked, with what they run.
+/// Returns the processes that have this file locked, with their programs.
 pub(crate) fn of(id: FileId) -> Option<String> {
     let mut looks = (0..LOOKS_MAX).map_while(|_| std::fs::read_to_string("/proc/locks").ok());
     let mut processes = looks.find_map(|table| {
@@ -27,15 +28,15 @@ fn holders(table: &str, id: FileId) -> Vec<u32> {
         found.map(|(process, ..)| process).collect()
     };
     let exactly = on(&|major, minor| rustix::fs::makedev(major, minor) == id.device);
-    // Btrfs tells another device here than everywhere else. Both are without a major number.
+    // Btrfs reports another device here than elsewhere. Both are without a major number.
     if exactly.is_empty() && rustix::fs::major(id.device) == 0 {
         return on(&|major, _| major == 0);
     }
     exactly
 }
 
-/// A line is `1: FLOCK  ADVISORY  WRITE 4711 fe:00:5366844 0 EOF`, with `->` behind the number for
-/// one who only waits.
+/// Parses a line `1: FLOCK  ADVISORY  WRITE 4711 fe:00:5366844 0 EOF`. It has `->` behind the
+/// number for a process that only waits.
 fn holder(line: &str) -> Option<(u32, u64, (u32, u32))> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let [_, "FLOCK", _, _, process, file, ..] = words[..] else { return None };

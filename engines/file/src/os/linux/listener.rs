@@ -1,4 +1,4 @@
-//! The kernel tells when a file is closed, whatever its process died of.
+//! The kernel reports when a file is closed, at any death of its process.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -10,29 +10,29 @@ use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 
 use crate::os::Noise;
 
-/// One for a process. Whoever starts it calls [`run`](Listener::run) in a thread.
+/// The listener of a process. A thread calls [`run`](Listener::run).
 pub(crate) struct Listener(OwnedFd);
 
 impl Listener {
-    /// Begins with a first file, and says what it calls it. Without one it would never end.
+    /// Starts with a first file, and returns its mark. Without a file it would never end.
     pub(crate) fn start(path: &Path) -> io::Result<(Arc<Self>, i32)> {
         let listener = Arc::new(Self(inotify::init(CreateFlags::CLOEXEC)?));
         let mark = listener.listen(path)?;
         Ok((listener, mark))
     }
 
-    /// Says what it calls the file.
+    /// Watches a file, and returns its mark.
     pub(crate) fn listen(&self, path: &Path) -> io::Result<i32> {
         let what = WatchFlags::CLOSE_WRITE | WatchFlags::DONT_FOLLOW;
         Ok(inotify::add_watch(&self.0, path, what)?)
     }
 
-    /// This is itself something that it hears.
+    /// Ends a watch, which is itself an event.
     pub(crate) fn stop(&self, mark: i32) {
-        let _already_gone = inotify::remove_watch(&self.0, mark);
+        let _ = inotify::remove_watch(&self.0, mark); // it may be gone already
     }
 
-    /// Tells `hear` of everything, until that says that nobody listens any more.
+    /// Passes all events to `hear`, until that returns that there is no watch any more.
     pub(crate) fn run(&self, hear: impl Fn(Noise) -> bool) {
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut events = inotify::Reader::new(&self.0, &mut buffer);

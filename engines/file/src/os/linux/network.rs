@@ -1,8 +1,8 @@
-//! File systems on a network cannot be trusted with locks, and are refused unless allowed.
+//! Network file systems are unreliable for locks, and are refused unless allowed.
 
 use std::path::Path;
 
-/// The name of the network file system that a directory is on, if it is on one that can be told.
+/// Returns the name of the network file system of a directory, if it is on a known one.
 pub(crate) fn file_system(dir: &Path) -> Option<&'static str> {
     let kind = rustix::fs::statfs(dir).ok()?.f_type;
     // The type of this field differs from machine to machine, and its upper half means nothing.

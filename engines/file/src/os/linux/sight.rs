@@ -1,4 +1,4 @@
-//! Linux says which file was written to.
+//! On Linux, inotify reports the file that was written to.
 
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
@@ -11,7 +11,7 @@ use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 
 use crate::os::{Books, Show};
 
-/// It ends when it is dropped.
+/// A watch of the books. It ends when it is dropped.
 pub(crate) struct Sight {
     inotify: Arc<OwnedFd>,
     watch: i32,
@@ -33,7 +33,7 @@ impl Sight {
 impl Drop for Sight {
     fn drop(&mut self) {
         // This is itself an event, which ends the thread.
-        let _already_gone = inotify::remove_watch(&*self.inotify, self.watch);
+        let _ = inotify::remove_watch(&*self.inotify, self.watch); // it may be gone already
     }
 }
 
