@@ -23,6 +23,7 @@ use crate::facts::Topology;
 use crate::fresh::Fresh;
 use crate::letter;
 use crate::line::KEEP_MS;
+use crate::projection::Opened;
 use crate::roll::Roll;
 use crate::spot::Spot;
 use crate::tray::Tray;
@@ -160,40 +161,61 @@ impl Carrier {
         Ok(answered)
     }
 
-    /// What these wishes came to. One alone tries the shorter verb, where that may do.
+    /// Sends these wishes and returns the outcome of each. One alone tries the shorter verb, where that may do.
     async fn send(&self, spot: &Spot, wishes: &[&Wish]) -> Result<Vec<Came>> {
         let (mut fresh, until) = (Fresh::new(), Instant::now() + self.calls.timeout);
         if let [wish] = wishes
-            && let Some(came) = self.send_alone(spot, wish, &mut fresh).await?
+            && let Some(came) = self.send_alone(spot, wish, &mut fresh, until).await?
         {
             return Ok(vec![came]);
         }
         let _turn = self.turn(spot).await;
-        let answer = loop {
-            let update = bundle::update(spot, wishes, &self.posts.inbox, &fresh);
-            let answer = if wishes.iter().all(|wish| wish.verb == Verb::Look) {
-                self.calls.look(&update, self.topology).await?
-            } else {
-                self.calls.update(&update).await?
-            };
-            let answer = answer.map(|answer| spot.kit.answers.open(answer));
-            let said = answer.as_ref().map(|answer| &answer.said);
-            self.deliver(said);
-            if !fresh.sees(said.filter(|_| spot.is_record())).await {
-                break answer;
+        let strange = || trouble::strange(&self.calls.name);
+        let mut left = HashMap::new();
+        let (came, document) = loop {
+            let mut sent: Vec<&Wish> =
+                wishes.iter().filter(|wish| !left.contains_key(&wish.ticket.id)).copied().collect();
+            let answer = self.send_bundle(spot, &sent, &fresh).await?;
+            let (said, document) = answer.map(|it| (it.said, it.document)).unzip();
+            self.deliver(said.as_ref());
+            if !fresh.sees(said.as_ref().filter(|_| spot.is_record())).await {
+                break (
+                    bundle::read(&sent, said.as_ref()).ok_or_else(strange)?,
+                    document.flatten(),
+                );
             }
+            // The record is fresh: the server refused the joins and made the leaves, which are not sent again.
+            sent.retain(|wish| matches!(wish.verb, Verb::Leave { .. }));
+            let came = bundle::read(&sent, said.as_ref()).ok_or_else(strange)?;
+            left.extend(sent.iter().map(|wish| wish.ticket.id).zip(came));
             if Instant::now() > until {
                 return Err(trouble::contended(&self.calls.name));
             }
         };
-        let came = bundle::read(wishes, answer.as_ref().map(|answer| &answer.said));
-        let came = came.ok_or_else(|| trouble::strange(&self.calls.name))?;
-        if let Some(document) = answer.and_then(|answer| answer.document) {
-            for (wish, _) in wishes.iter().zip(&came).filter(|(_, came)| came.is_served()) {
+        let mut came = came.into_iter();
+        let all = wishes.iter().map(|wish| left.remove(&wish.ticket.id).or_else(|| came.next()));
+        let all: Vec<Came> = all.collect::<Option<_>>().ok_or_else(strange)?;
+        if let Some(document) = document {
+            for (wish, _) in wishes.iter().zip(&all).filter(|(_, came)| came.is_served()) {
                 self.posts.tray.put(wish, &document);
             }
         }
-        Ok(came)
+        Ok(all)
+    }
+
+    async fn send_bundle(
+        &self,
+        spot: &Spot,
+        wishes: &[&Wish],
+        fresh: &Fresh,
+    ) -> Result<Option<Opened>> {
+        let update = bundle::update(spot, wishes, &self.posts.inbox, fresh);
+        let answer = if wishes.iter().all(|wish| wish.verb == Verb::Look) {
+            self.calls.look(&update, self.topology).await?
+        } else {
+            self.calls.update(&update).await?
+        };
+        Ok(answer.map(|answer| spot.kit.answers.open(answer)))
     }
 
     /// Several lines may live in the parts of one document. MongoDB would let all their commands try at once.
@@ -210,13 +232,19 @@ impl Carrier {
         spot: &Spot,
         wish: &Wish,
         fresh: &mut Fresh,
+        until: Instant,
     ) -> Result<Option<Came>> {
+        // Only a join is refused by a fresh record. A record in which a ticket stands may have the field `made`, too.
+        let may_be_fresh = spot.is_record() && matches!(wish.verb, Verb::Join { .. });
         let answer = loop {
             let Some(update) = self.alone(spot, wish, fresh) else { return Ok(None) };
             let Some(answer) = self.calls.update(&update).await? else { return Ok(None) };
             let answer = spot.kit.answers.open_alone(answer);
-            if !fresh.sees(Some(&answer.said).filter(|_| spot.is_record())).await {
+            if !fresh.sees(Some(&answer.said).filter(|_| may_be_fresh)).await {
                 break answer;
+            }
+            if Instant::now() > until {
+                return Err(trouble::contended(&self.calls.name));
             }
         };
         if let Verb::Join { .. } = wish.verb {
