@@ -19,6 +19,7 @@ use crate::count;
 use crate::feed::Hears;
 use crate::line::record;
 use crate::spot::Spot;
+use crate::spots::{NO_LIST, NO_NUMBERS};
 use crate::store::MongoStore;
 use crate::trouble;
 use crate::wish::{Reads, Verb, Wish};
@@ -244,7 +245,7 @@ impl Engine for MongoStore {
     }
 
     async fn keys(&self, prefix: &str) -> Result<Vec<Key>> {
-        self.spots.are_records("list the documents that are locked")?;
+        self.spots.are_records(NO_LIST)?;
         let names = self.calls.keys(prefix).await?;
         let mut keys = Vec::with_capacity(names.len());
         for name in names {
@@ -256,7 +257,7 @@ impl Engine for MongoStore {
     }
 
     async fn add(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
-        self.spots.are_records("keep numbers in documents")?;
+        self.spots.are_records(NO_NUMBERS)?;
         let (kind, count) = match window {
             None => (":n", &self.sequence),
             Some(_) => (":c", &self.windowed),

@@ -16,8 +16,12 @@ use crate::lens::{Lens, scratch};
 use crate::line::{Steps, raw};
 use crate::spot::{Kit, Spot};
 
-/// What the keys of queues begin with.
-const QUEUE: &str = "next";
+/// What the keys of queues begin with, as errors show it. The key of a document begins otherwise.
+const QUEUE: &str = "queue of jobs";
+/// Why locks on documents have no sequences and counts.
+pub(crate) const NO_NUMBERS: &str = "locks on documents cannot keep sequences and counts, which need records of their own: take named locks for them";
+/// Why the documents that are locked cannot be listed.
+pub(crate) const NO_LIST: &str = "locks on documents cannot list what is locked, which would read the whole collection: ask for one document, or take named locks";
 /// The ways to so many parts are remembered.
 const WAYS_MAX: usize = 256;
 /// Of so many claims that were not answered is known what they asked for. What others may have claimed ends by itself.
@@ -120,12 +124,10 @@ impl Spots {
     }
 
     /// Refuses what only records can do.
-    pub(crate) fn are_records(&self, what: &str) -> Result<()> {
+    pub(crate) fn are_records(&self, why_not: &str) -> Result<()> {
         match self {
             Self::Records(_) => Ok(()),
-            Self::Documents(_) => Err(Error::unsupported(format!(
-                "locks on documents cannot {what}: that would read the whole collection; take named locks for it"
-            ))),
+            Self::Documents(_) => Err(Error::unsupported(why_not)),
         }
     }
 

@@ -145,6 +145,8 @@ impl Consumer for Ear {
 
     fn closed(&self) {
         self.hears.send_replace(Hears::Closed);
+        // A worker that waits looks, and gets the error of closed locks.
+        self.ring();
     }
 }
 

@@ -192,7 +192,7 @@ fn numbers_are_equal_by_chance_only_while_a_stranger_replaces_the_document() {
 #[ignore = "half a minute or more: up to 55 replacements a second"]
 fn numbers_are_equal_by_chance_only_while_a_stranger_replaces_the_document_for_half_a_minute() {
     play(async || {
-        numbers_of_a_document_differ_but_by_chance(1650, Duration::from_millis(18)).await
+        numbers_of_a_document_differ_but_by_chance(1650, Duration::from_millis(18)).await;
     });
 }
 
