@@ -176,6 +176,27 @@ impl<T> DocumentGuard<T> {
         self.leave(Act::Leave(update.into())).await
     }
 
+    /// The same as [`release_with`](Self::release_with). If the change is refused, no queue claims the document before
+    /// this time is over.
+    pub(super) async fn release_with_or_put_off(
+        self,
+        update: Update,
+        time: Duration,
+    ) -> Result<()> {
+        match self.holder.act(Act::Leave(update)).await {
+            Ok(()) => self.after_last().await,
+            Err(error) if matches!(error.kind(), ErrorKind::Rejected | ErrorKind::Invalid) => {
+                let id = self.id_of_document().clone();
+                tracing::warn!(%error, "queues pass over the document {id} for {time:?}, because its last change was refused");
+                if let Err(error) = self.put_off(time).await {
+                    tracing::warn!(%error, "the document {id} is not put off");
+                }
+                Err(error)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     /// The same as [`open`](Self::open). A document that is not what its type says is put off for this time: it would be the
     /// first again.
     pub(super) async fn open_or_put_off(
@@ -221,6 +242,11 @@ impl<T> DocumentGuard<T> {
     /// Does something last. It was done while the lock was held, whatever becomes of the lock before it is given back.
     async fn leave(self, last: Act) -> Result<()> {
         self.holder.act(last).await?;
+        self.after_last().await
+    }
+
+    /// Gives the lock back after the last change, which was made.
+    async fn after_last(self) -> Result<()> {
         match self.release().await {
             Err(error) if error.kind() == ErrorKind::Lost => Ok(()),
             released => released,

@@ -29,6 +29,8 @@ const REST_MAX: Duration = Duration::from_secs(1);
 /// The times that `REST_FIRST` doubles at most.
 const DOUBLES_MAX: u32 = 5;
 
+/// The time for which no worker claims a document after its last change was refused.
+const REFUSED_REST: Duration = Duration::from_secs(60);
 /// The time for which no worker claims a document that is not what its type says.
 const UNREADABLE_REST: Duration = Duration::from_secs(60);
 /// The number of such documents that one call passes over. If all are so, the type is wrong, and not the documents.
@@ -58,7 +60,8 @@ const UNREADABLE_MAX: u32 = 16;
 /// filter needs an index of the user's own, as it does without locks. What is done must not match any more. The document of
 /// a worker that dies is claimed again when the worker's ttl is over.
 ///
-/// A document that cannot be locked, or is not what its type says, is passed over with a warning in the log, for a minute.
+/// A document that cannot be locked, that is not what its type says, or whose last change is refused, is passed over for a
+/// minute, with a warning in the log.
 pub struct Queue<T> {
     shelf: Arc<Shelf>,
     lock: RwLock,
@@ -203,7 +206,8 @@ impl<T: DeserializeOwned> Queue<T> {
     /// # Errors
     ///
     /// As [`try_next`](Self::try_next), and [`Unavailable`](tenure_core::ErrorKind::Unavailable) if the server does not answer the first
-    /// question. A worker that waits already goes on to wait.
+    /// question. A worker that waits already goes on to wait. [`Invalid`](tenure_core::ErrorKind::Invalid) with the reason
+    /// [`Closed`](tenure_core::Reason::Closed) if the locks are closed meanwhile.
     ///
     /// # Cancel safety
     ///
@@ -319,9 +323,17 @@ impl Drop for Waiting<'_> {
 pub struct Job<T>(DocumentGuard<T>);
 
 impl<T> Job<T> {
-    /// The work is done: changes the document so that it matches no more, and lets it go, if it is still held.
+    /// Changes the document so that it matches no more, and releases it in the same step.
+    ///
+    /// If the server refuses the change, no queue claims the document for a minute: it would be the next one again.
+    ///
+    /// # Errors
+    ///
+    /// [`Lost`](tenure_core::ErrorKind::Lost) if the document is not held any more, and
+    /// [`Rejected`](tenure_core::ErrorKind::Rejected) or [`Invalid`](tenure_core::ErrorKind::Invalid) if the change is refused.
+    /// The document is not changed then. After [`Unavailable`](tenure_core::ErrorKind::Unavailable) it may be changed.
     pub async fn done(self, update: impl Into<Update>) -> Result<()> {
-        self.0.release_with(update).await
+        self.0.release_with_or_put_off(update.into(), REFUSED_REST).await
     }
 
     /// The work is done: deletes the document, if it is still held.
