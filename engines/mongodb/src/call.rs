@@ -18,6 +18,8 @@ use crate::name::Name;
 use crate::settings::Settings;
 use crate::trouble;
 
+/// The collection of named locks, unless the settings name another one.
+const COLLECTION_DEFAULT: &str = "locks";
 /// So many calls may be under way.
 const CALLS_MAX: usize = 128;
 /// So often a first insert is tried again that another client was quicker with.
@@ -85,7 +87,9 @@ impl Calls {
             None => client.default_database().unwrap_or_else(|| client.database("tenure")),
         };
         let rooms = Arc::new(Limiter::new(1, CALLS_MAX));
-        let (collection, timeout) = (settings.collection.clone(), settings.timeout);
+        let collection =
+            settings.collection.clone().unwrap_or_else(|| COLLECTION_DEFAULT.to_owned());
+        let timeout = settings.timeout;
         Self { client, database, collection, name, timeout, home, rooms }
     }
 

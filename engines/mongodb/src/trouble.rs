@@ -110,7 +110,9 @@ fn refused(name: &Name, command: &CommandError) -> Error {
         DUPLICATE_KEY => Error::rejected(format!(
             "a unique index of {servers} refuses the document, because another one has the same value: change the value, or drop the index{says}"
         )),
-        code => Error::rejected(format!("{servers} refused with the code {code}{says}")),
+        code => Error::rejected(format!(
+            "{servers} refused the command with the code {code}: check the filter, the order or the update that the program gave, or look up the code in MongoDB's manual{says}"
+        )),
     }
 }
 

@@ -99,6 +99,16 @@ impl Documents {
         }
     }
 
+    /// The settings of a URL with the timeout of these. The URL must name the collection: the default is that of named locks.
+    pub(super) fn settings_of_url(&self, settings: Settings) -> Result<Settings> {
+        if settings.collection.is_none() {
+            return Err(Error::invalid(
+                "the URL does not name the collection whose documents are locked: add `collection=NAME`",
+            ));
+        }
+        Ok(self.spoken(settings))
+    }
+
     /// How the servers are spoken to.
     pub(super) fn spoken(&self, settings: Settings) -> Settings {
         match self.timeout {
