@@ -36,11 +36,13 @@
 //! | `lens`, `spot`, `spots` | where a line lives: in which document, and where in it |
 //! | `projection`, `answer`, `letter` | what travels back from a verb, and from a change stream |
 //! | `wish`, `ask`, `lane`, `bundle` | how verbs for one record go together in one command |
+//! | `fresh`, `readable` | how the first number of a new record is found, and which records and lines can be read at all |
+//! | `opening` | which collections can keep locks |
 //! | `call`, `records` | how a command is sent, and those that are about many records |
 //! | `clocks` | how far the clocks of a set's members are apart |
 //! | `feed` | the one change stream of a store, and who consumes it |
 //! | `stream`, `hearing`, `roll` | letters as a consumer of the feed, how they are found, and which tickets stand where |
-//! | `glances` | what no letter tells: a look at the records of watched tickets, once a second |
+//! | `glances` | a read of the records of watched tickets, about once a second, for what no letter reports |
 //! | `onlooker`, `mirror` | onlookers as consumers of the feed, and what a change says of a line |
 //! | `documents`, `tray` | locks on documents of somebody else, and what is read with them |
 //! | `turns` | how many calls change one number at a time |
@@ -104,8 +106,8 @@ const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
 /// The locks of the servers that this URL names: `mongodb://HOST,HOST/DATABASE?option=value`, or `mongodb+srv://NAME`.
 ///
-/// All options of the driver are known, and three more: `database` (the URL's, or `tenure`), `collection` (`locks`)
-/// and `timeout` (5 s).
+/// It takes the options of the driver, and three more: `database` (the URL's, or `tenure`), `collection` (`locks`) and
+/// `timeout` (5 s). Compression, a proxy, a password on the client's key and logins by Kerberos or AWS are refused.
 pub async fn connect(url: impl AsRef<str>) -> Result<Locks> {
     let (options, settings) = url::read(url.as_ref()).await?;
     connect_with(options, settings).await

@@ -32,7 +32,7 @@ const LOOK_PAUSE: Duration = Duration::from_millis(250);
 /// Databases that no lock may be in.
 const PRIVATE: [&str; 3] = ["admin", "config", "local"];
 /// What the user of a client of their own should know.
-const BORROWED: &str = "the client belongs to the program's own runtime: while that is blocked, or all connections of the client are in use, no lock is renewed; while a ticket or a queue waits, a change stream uses one of them; connect by a URL or by options instead";
+const BORROWED: &str = "the client belongs to the program's own runtime: while that is blocked, or all connections of the client are in use, no lock is renewed; while a ticket or a queue waits, a change stream for each collection uses one of them, so set maxPoolSize if there are many; connect by a URL or by options instead";
 
 /// The lines of a collection. It is driven by the runtime that it was opened in.
 pub struct MongoStore {

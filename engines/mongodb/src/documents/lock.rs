@@ -41,7 +41,10 @@ impl<T> DocumentLocks<T> {
         &self.shelf
     }
 
-    /// The lock on the document with this `_id`, which may be any value that MongoDB takes for one.
+    /// The lock on the document with this `_id`.
+    ///
+    /// The `_id` is a number, text, `ObjectId`, date, timestamp, bytes, boolean, null or document of these. As text it has at
+    /// most 1,024 bytes. The lock of any other `_id` returns [`Invalid`](tenure_core::ErrorKind::Invalid).
     pub fn document(&self, id: impl Into<Bson>) -> DocumentLock<T> {
         DocumentLock::new(&self.shelf, Named::whole(id.into()))
     }
