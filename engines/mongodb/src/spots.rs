@@ -119,7 +119,7 @@ impl Spots {
     pub(crate) fn in_documents(&self) -> Result<&InDocuments> {
         match self {
             Self::Documents(documents) => Ok(documents),
-            Self::Records(_) => Err(Error::invalid("records are no documents of somebody else")),
+            Self::Records(_) => Err(Error::invalid("named locks have records and no documents")),
         }
     }
 
