@@ -1,4 +1,5 @@
-//! A call: one command to the primary, whose answer counts only when a majority has it on disk.
+//! A call: one command to the primary. Its answer counts only when a majority has the write on
+//! disk.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,14 +19,16 @@ use crate::name::Name;
 use crate::settings::Settings;
 use crate::trouble;
 
-/// So many calls may be under way.
+/// The collection of named locks, unless the settings name another one.
+const COLLECTION_DEFAULT: &str = "locks";
+/// Maximum calls in flight.
 const CALLS_MAX: usize = 128;
-/// So often a first insert is tried again that another client was quicker with.
+/// Maximum attempts of a first insert if other clients are quicker.
 const INSERTS_MAX: u32 = 8;
-/// The part of a call's time that is left for the way there and back.
+/// One part of this many of a call's time is left for the network.
 const WAY: u32 = 8;
 
-/// The collection that keeps the lines, and how it is asked.
+/// The collection that keeps the lines, and its client.
 pub(crate) struct Calls {
     pub(crate) client: Client,
     pub(crate) database: Database,
@@ -37,30 +40,30 @@ pub(crate) struct Calls {
     rooms: Arc<Limiter>,
 }
 
-/// What is asked of one record.
+/// A change of one record.
 pub(crate) struct Update<'a> {
-    /// What finds the record.
+    /// The query for the record.
     pub(crate) filter: &'a RawDocumentBuf,
-    /// The stage that fills a record which is made by this.
+    /// The stage that fills a record which this inserts.
     pub(crate) filling: Option<&'a RawDocumentBuf>,
-    /// The first stage, which has what the caller asks for.
+    /// The first stage, with the caller's arguments.
     pub(crate) first: RawDocumentBuf,
-    /// It is no stage, but all of the change, in MongoDB's plain operators: those are read more quickly.
+    /// `first` is the whole change in MongoDB's plain operators, which the server parses faster than stages.
     pub(crate) is_plain: bool,
     /// The stages behind it.
     pub(crate) stages: [&'a [RawDocumentBuf]; 3],
-    /// What of the record is answered.
+    /// The projection of the answer.
     pub(crate) fields: RawDocumentBuf,
-    /// Whether the record is made if there is none.
+    /// Whether the record is inserted if there is none.
     pub(crate) makes: bool,
-    /// What is expected of the record besides its id. If it is otherwise, there is no answer.
+    /// The expected state of the record. If it is otherwise, there is no answer.
     pub(crate) expects: RawDocumentBuf,
     /// The order in which records are tried, if more than one may be found.
     pub(crate) sort: Option<&'a Document>,
 }
 
 impl Update<'_> {
-    /// What finds the record, if it is as expected.
+    /// Returns the query that finds the record if it is as expected.
     pub(crate) fn query(&self) -> RawDocumentBuf {
         let mut query = self.expects.clone();
         for field in self.filter {
@@ -70,7 +73,7 @@ impl Update<'_> {
         query
     }
 
-    /// All stages, in their order.
+    /// Returns all stages, in their order.
     pub(crate) fn pipeline(&self) -> impl Iterator<Item = &RawDocumentBuf> {
         let rest = self.stages.into_iter().flatten();
         self.filling.into_iter().chain([&self.first]).chain(rest)
@@ -78,18 +81,21 @@ impl Update<'_> {
 }
 
 impl Calls {
-    /// Calls to this client's servers, which the runtime at hand drives.
+    /// Returns the calls of this client. `home` is the runtime that drives its connections.
     pub(crate) fn new(client: Client, name: Name, home: Handle, settings: &Settings) -> Self {
         let database = match &settings.database {
             Some(name) => client.database(name),
             None => client.default_database().unwrap_or_else(|| client.database("tenure")),
         };
         let rooms = Arc::new(Limiter::new(1, CALLS_MAX));
-        let (collection, timeout) = (settings.collection.clone(), settings.timeout);
+        let collection =
+            settings.collection.clone().unwrap_or_else(|| COLLECTION_DEFAULT.to_owned());
+        let timeout = settings.timeout;
         Self { client, database, collection, name, timeout, home, rooms }
     }
 
-    /// Changes one record in one step, and answers what the fields say; `None` if there is no such record.
+    /// Changes one record in one step, and returns its projection; `None` if there is no such
+    /// record.
     pub(crate) async fn update(&self, update: &Update<'_>) -> Result<Option<Document>> {
         let until = Instant::now() + self.timeout;
         let mut tries = 1;
@@ -98,7 +104,7 @@ impl Calls {
             match answer {
                 // The record is there, and otherwise than expected.
                 Err(Refused::Twice(_)) if !update.expects.is_empty() => return Ok(None),
-                // The other one's record is there now.
+                // The record of the other client is there now.
                 Err(Refused::Twice(_)) if tries < INSERTS_MAX => tries += 1,
                 Err(Refused::Twice(_)) => return Err(trouble::contended(&self.name)),
                 Err(refused) => return Err(refused.into()),
@@ -107,7 +113,7 @@ impl Calls {
         }
     }
 
-    /// Asks something that changes no record.
+    /// Sends a command that changes no record.
     pub(crate) async fn ask(
         &self,
         database: &Database,
@@ -117,7 +123,7 @@ impl Calls {
         Ok(self.send(database, command, until).await?)
     }
 
-    /// Sends a write that its caller made, and answers when a majority has it.
+    /// Sends a write command, and returns when a majority has it.
     pub(crate) async fn write(&self, command: RawDocumentBuf) -> Result<Document> {
         let until = Instant::now() + self.timeout;
         match self.send(&self.database, command, until).await {
@@ -127,7 +133,7 @@ impl Calls {
         }
     }
 
-    /// The time that the server has for a call.
+    /// Returns the time that the server has for a call.
     pub(crate) fn server_ms(&self) -> i64 {
         let time = self.timeout.saturating_sub(self.timeout / WAY);
         i64::try_from(time.as_millis()).unwrap_or(i64::from(i32::MAX)).clamp(1, i32::MAX.into())
@@ -160,7 +166,7 @@ impl Calls {
         command
     }
 
-    /// The record, if a majority has the write.
+    /// Returns the record, if a majority has the write.
     fn confirmed(&self, answer: Document) -> Result<Option<Document>> {
         match self.lasting(answer)?.remove("value") {
             Some(Bson::Document(record)) => Ok(Some(record)),
@@ -168,7 +174,7 @@ impl Calls {
         }
     }
 
-    /// The answer to a write, if a majority has it.
+    /// Returns the answer to a write, if a majority has it.
     pub(crate) fn lasting(&self, answer: Document) -> Result<Document> {
         if let Ok(error) = answer.get_document("writeConcernError") {
             let code = whole(error, "code").unwrap_or_default();
@@ -181,7 +187,8 @@ impl Calls {
         Ok(answer)
     }
 
-    /// Sends a command, and lets it end even if its caller goes: a call that is dropped takes its connection along.
+    /// Sends a command, which goes on if the caller is dropped: the driver closes the connection of
+    /// a dropped call.
     async fn send(
         &self,
         database: &Database,
@@ -201,8 +208,8 @@ impl Calls {
             let Ok(answer) = timeout_at(until, call.as_mut()).await else {
                 let reason = trouble::late(&name);
                 room.late(&reason);
-                let _nobody_listens = told.send(Err(Refused::Other(reason)));
-                let _too_late = call.await;
+                let _ = told.send(Err(Refused::Other(reason))); // the caller may be gone
+                let _ = call.await; // too late for the caller
                 return;
             };
             let answer = answer.map_err(|error| Refused::of(&name, &error));
@@ -210,7 +217,7 @@ impl Calls {
                 Err(Refused::Silent(reason)) => room.late(reason),
                 _ => room.answered(),
             }
-            let _nobody_listens = told.send(answer);
+            let _ = told.send(answer); // the caller may be gone
         });
         match timeout_at(until, answered).await {
             Ok(Ok(answer)) => answer,
@@ -221,9 +228,9 @@ impl Calls {
 
 /// Why there is no answer to a command.
 enum Refused {
-    /// Somebody else inserted the record at the same time.
+    /// Another client inserted the record at the same time.
     Twice(Error),
-    /// Nobody was found that could be asked.
+    /// No server was found.
     Silent(Error),
     Other(Error),
 }

@@ -19,11 +19,13 @@ use crate::count;
 use crate::feed::Hears;
 use crate::line::record;
 use crate::spot::Spot;
+use crate::spots::{NO_LIST, NO_NUMBERS};
 use crate::store::MongoStore;
 use crate::trouble;
 use crate::wish::{Reads, Verb, Wish};
 
-/// The pauses between looks at a line, where nobody tells.
+/// Poll intervals of a waiting ticket without a change stream: first, at the front of the line, and
+/// behind.
 const POLL_FIRST: Duration = Duration::from_millis(20);
 const POLL_NEAR: Duration = Duration::from_millis(250);
 const POLL_FAR: Duration = Duration::from_secs(1);
@@ -33,7 +35,7 @@ impl MongoStore {
         answer.ok_or_else(|| trouble::strange(&self.calls.name))
     }
 
-    /// The ticket is out of its line, as far as this client is concerned.
+    /// Forgets a ticket that has left its line.
     pub(crate) fn forget(&self, spot: &Spot, id: TicketId) {
         self.roll.leave(&spot.record, id);
         self.mail.forget(id);
@@ -45,7 +47,7 @@ impl MongoStore {
         self.lanes.ask(spot, Wish::new(ticket.clone(), verb)).await
     }
 
-    /// What the answer to a verb says that only asks where a ticket stands.
+    /// Returns the place of a ticket from the answer to a renewal or a look.
     fn seen(&self, came: &Came) -> Result<Option<Place>> {
         match came {
             Came::In(place) => Ok(Some(*place)),
@@ -54,7 +56,7 @@ impl MongoStore {
         }
     }
 
-    /// Looks again and again, where nobody tells: often at the front of the line, seldom behind.
+    /// Polls the line: up to every [`POLL_NEAR`] at the front, and every [`POLL_FAR`] behind.
     async fn poll(&self, ticket: &Ticket, seen: TicketState) -> Result<Wake> {
         let spot = self.spots.of(ticket)?;
         let mut pause = POLL_FIRST;
@@ -73,7 +75,7 @@ impl MongoStore {
         }
     }
 
-    /// Waits for a letter, which the stream brings. Where the server refuses the stream, the ticket looks again and again.
+    /// Waits for a letter by the change stream. Polls if the server refuses the stream.
     async fn wait(&self, ticket: &Ticket) -> Result<Wake> {
         let (_listening, mut hears) = (self.stream.listen(), self.stream.hears());
         loop {
@@ -103,8 +105,9 @@ impl MongoStore {
         }
     }
 
-    /// Learns by a look, which is no sign of life, what was written about a ticket before the stream was opened. If the look
-    /// fails or is dropped, the next call looks. Answers whether the ticket is to stay.
+    /// Reads the place of a ticket that may have missed letters before the stream was opened. This
+    /// renews nothing. If the read fails or is dropped, the next call reads. Returns whether the
+    /// ticket is to stay.
     async fn catch_up(&self, ticket: &Ticket, opening: u64) -> Result<bool> {
         let spot = self.spots.of(ticket)?;
         if !self.roll.may_have_missed(&spot.record, ticket.id, opening) {
@@ -120,7 +123,7 @@ impl MongoStore {
         Ok(true)
     }
 
-    /// What a waiting ticket is told, or what else comes first.
+    /// Waits for a letter to a waiting ticket, or for the other future.
     async fn told_or<T: From<Wake>>(
         &self,
         ticket: &Ticket,
@@ -133,12 +136,12 @@ impl MongoStore {
         }
     }
 
-    /// Where the ticket stands. This is no sign of life.
+    /// Reads the place of a ticket. This renews nothing.
     async fn peek(&self, spot: &Arc<Spot>, ticket: &Ticket) -> Result<Option<Place>> {
         self.seen(&self.ask(spot, ticket, Verb::Look).await?)
     }
 
-    /// Joins, and if it is served at once, reads this in the same step.
+    /// Joins, and reads the document in the same step if the ticket is served at once.
     pub(crate) async fn join_reading(
         &self,
         ticket: &Ticket,
@@ -151,7 +154,7 @@ impl MongoStore {
         let hurry = patience == WaitMode::NoWait;
         let wish = Wish { reads, ..Wish::new(ticket.clone(), Verb::Join { hurry }) };
         let joined = match self.lanes.ask(&spot, wish).await {
-            // It was sent before, and the answer was lost: whoever stands there renews.
+            // It was sent before, and the answer was lost: the ticket stands there, and renews.
             Ok(Came::Known) => match self.renew(ticket).await {
                 Ok(None) => Err(trouble::ended(&self.calls.name)),
                 renewed => renewed,
@@ -207,7 +210,7 @@ impl Engine for MongoStore {
             self.ask(&spot, ticket, Verb::Leave { soon: how == LeaveMode::Graceful }).await?;
         let Came::Left(mut left) = came else { return Err(trouble::strange(&self.calls.name)) };
         if left == LeaveOutcome::Absent && self.roll.was_never_sent(&spot.record, ticket.id) {
-            // It waited here, and nobody need look whether it comes in late.
+            // It waited in this client and was never sent, so it cannot come in late.
             left = LeaveOutcome::Waiting;
         }
         if left != LeaveOutcome::Requested {
@@ -244,7 +247,7 @@ impl Engine for MongoStore {
     }
 
     async fn keys(&self, prefix: &str) -> Result<Vec<Key>> {
-        self.spots.are_records("list the documents that are locked")?;
+        self.spots.are_records(NO_LIST)?;
         let names = self.calls.keys(prefix).await?;
         let mut keys = Vec::with_capacity(names.len());
         for name in names {
@@ -256,7 +259,7 @@ impl Engine for MongoStore {
     }
 
     async fn add(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
-        self.spots.are_records("keep numbers in documents")?;
+        self.spots.are_records(NO_NUMBERS)?;
         let (kind, count) = match window {
             None => (":n", &self.sequence),
             Some(_) => (":c", &self.windowed),

@@ -1,7 +1,9 @@
-//! A feed: the one change stream of a store, for all of its consumers. It is open while one of them listens.
+//! A feed: the one change stream of a store, shared by its consumers. It is open while one of them
+//! listens.
 //!
-//! The server's work for a change grows with the streams that are open, and each open stream keeps a connection. So
-//! waiters, queues and onlookers of a store share one stream, whose pipeline lets through what any of them wants.
+//! The server's work for a change grows with the number of open streams, and each uses a
+//! connection. So waiters, queues and onlookers of a store share one stream. Its pipeline passes
+//! each change that any of them wants.
 
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,53 +18,57 @@ use mongodb::options::{ReadConcern, ReadPreference, SelectionCriteria};
 use tenure_core::jitter;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 use crate::call::Calls;
 use crate::trouble;
 
-/// The stream stays open this long after its last consumer has stopped listening.
+/// Time that the stream stays open after its last consumer stopped listening.
 pub(crate) const LINGER: Duration = Duration::from_secs(5);
-/// The server answers after this time if nothing has happened. Until then the stream keeps its connection.
+/// Longest time until the server answers if there is no change. The stream uses its connection
+/// until then.
 const AWAIT: Duration = Duration::from_secs(20);
-/// The same over a client of the program's own: its commands may wait for that connection.
+/// The same over a client of the program: its commands may wait for that connection.
 const AWAIT_BORROWED: Duration = Duration::from_secs(1);
-/// The pause after a failure; it doubles with each failure that follows.
+/// First backoff after a failure. It doubles with each further failure, up to `PAUSE_MAX`.
 const PAUSE_FIRST: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
-/// The pause after the server has refused the stream. Its consumers poll meanwhile.
+/// Pause after the server has refused the stream. Consumers poll meanwhile.
 const PAUSE_REFUSED: Duration = Duration::from_secs(30);
-/// The stream cannot be resumed, and changes were missed: `ChangeStreamFatalError`, `ChangeStreamHistoryLost`,
-/// `InvalidResumeToken`, `CappedPositionLost`.
+/// Error codes of a stream that cannot be resumed, so changes were missed:
+/// `ChangeStreamFatalError`,
+/// `ChangeStreamHistoryLost`, `InvalidResumeToken`, `CappedPositionLost`.
 const LOST: [i32; 4] = [280, 286, 260, 136];
-/// The kinds of changes after which a stream ends, or has nothing more to tell. The server ends it also where no consumer
-/// wants these.
+/// Kinds of changes after which a stream ends or stays silent. The server ends it also if no
+/// consumer wants these.
 const ENDS: [&str; 4] = ["drop", "rename", "dropDatabase", "invalidate"];
 
-/// A consumer of the feed. Its methods are called one at a time, must not block, and must not call the feed.
+/// A consumer of the feed. The feed calls its methods one at a time. They must not block or call
+/// the feed.
 pub(crate) trait Consumer: Send + Sync {
-    /// The consumer hears from now on. `goes_on`: it has missed nothing since it heard last.
+    /// The consumer receives changes from now on. `goes_on`: it has missed none since the last one.
     fn opened(&self, goes_on: bool);
 
-    /// A change, which may be one that another consumer wants.
+    /// A change, which may be for another consumer.
     fn take(&self, change: &RawDocumentBuf);
 
-    /// The stream does not open. `is_refused`: it will not for some time, so the consumer has to poll.
+    /// The stream does not open. `is_refused`: the server refused it, so the consumer has to poll.
     fn failed(&self, error: &tenure_core::Error, is_refused: bool);
 
-    /// The consumer has not listened for [`LINGER`], and hears nothing more.
+    /// The consumer receives no more changes: it has not listened for [`LINGER`], or the feed has
+    /// stopped.
     fn closed(&self);
 }
 
-/// What a consumer hears.
+/// Whether a consumer receives changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Hears {
-    /// Nothing: the stream is closed, or opens just now.
+    /// No: the stream is closed, or is being opened.
     #[default]
     Closed,
-    /// All that it wants. The number grows each time that something may have been missed.
+    /// Yes. The number grows each time that changes may have been missed.
     Open(u64),
-    /// Nothing: the server has refused the stream.
+    /// No: the server has refused the stream.
     Refused,
 }
 
@@ -71,10 +77,10 @@ pub(crate) enum Hears {
 pub(crate) struct Wants {
     /// Fields that are computed of each change, for the cases.
     pub(crate) computed: Document,
-    /// A change is wanted if it is one of these cases. The fewer and the plainer they are, the less the server works for all
-    /// the other changes.
+    /// A change is wanted if it is one of these cases. Fewer and plainer cases cost the server less
+    /// for all other changes.
     pub(crate) cases: Vec<Document>,
-    /// What is sent of a change, besides its kind and the key of the document.
+    /// Fields that are sent of a change, besides its kind and the key of the document.
     pub(crate) sent: Document,
 }
 
@@ -116,7 +122,7 @@ struct Shared {
     calls: Arc<Calls>,
     await_time: Duration,
     state: Mutex<State>,
-    /// Rung when a consumer begins or stops to listen.
+    /// Notified when a consumer begins or stops to listen.
     changed: Notify,
 }
 
@@ -124,7 +130,7 @@ struct Shared {
 struct State {
     consumers: Vec<Entry>,
     task: Option<AbortHandle>,
-    /// Why the server refuses the stream, if it does.
+    /// The error with which the server refuses the stream.
     refusal: Option<tenure_core::Error>,
 }
 
@@ -133,12 +139,12 @@ struct Entry {
     wants: Wants,
     /// The number of its [`Listening`]s.
     listening: usize,
-    /// When it is thrown out, if it does not listen.
+    /// When a consumer that does not listen is removed.
     until: Option<Instant>,
     hears: bool,
 }
 
-/// A consumer listens until this is dropped.
+/// A consumer that listens. Dropping this ends the listening.
 pub(crate) struct Listening {
     feed: Arc<Shared>,
     consumer: Arc<dyn Consumer>,
@@ -159,7 +165,7 @@ impl Drop for Listening {
 }
 
 impl Feed {
-    /// The feed of a collection, over a client that is the store's own or not.
+    /// Returns the feed of a collection. `is_own`: the client belongs to the store.
     pub(crate) fn new(calls: Arc<Calls>, is_own: bool) -> Self {
         let await_time = if is_own { AWAIT } else { AWAIT_BORROWED };
         Self(Arc::new(Shared {
@@ -170,7 +176,7 @@ impl Feed {
         }))
     }
 
-    /// The consumer listens from now on. It is told once it hears.
+    /// Subscribes the consumer. Its `opened` is called once it receives changes.
     pub(crate) fn listen(
         &self,
         consumer: Arc<dyn Consumer>,
@@ -201,30 +207,41 @@ impl Feed {
         Listening { feed: self.0.clone(), consumer }
     }
 
-    /// Ends the stream.
+    /// Ends the stream, and notifies its consumers.
     pub(crate) fn stop(&self) {
-        if let Some(task) = &self.0.state().task {
-            // The task stays noted, so that no other one begins.
+        let state = self.0.state();
+        if let Some(task) = &state.task {
+            // The handle is kept, so that no other task begins.
             task.abort();
+        }
+        for entry in &state.consumers {
+            entry.consumer.closed();
         }
     }
 }
 
-/// Why the stream is not heard any longer.
+/// Why reading the stream ended.
 enum Ended {
-    /// A consumer wants what the pipeline leaves out.
+    /// A consumer wants changes that the pipeline leaves out.
     Grown,
     /// No consumer is left.
     Idle,
-    /// The server, or the way to it, ended the stream, after an answer of the server or before any.
+    /// The server or the connection ended the stream. `was_heard`: the server had answered before.
     Broken { was_heard: bool },
 }
 
-/// Follows the stream for as long as it has consumers.
+/// Reads the stream while it has consumers.
 async fn run(feed: Arc<Shared>) {
     let (mut token, mut pause) = (None, PAUSE_FIRST);
     while let Some(wants) = feed.wants() {
-        match feed.open(&wants, token.clone()).await {
+        // The driver sets no deadline of its own, and a connection may go silent without an end.
+        let opened = timeout(feed.calls.timeout, feed.open(&wants, token.clone())).await;
+        let Ok(opened) = opened else {
+            feed.failed(trouble::late(&feed.calls.name), false);
+            pause = feed.rest(pause).await;
+            continue;
+        };
+        match opened {
             Ok(mut stream) => {
                 feed.opened(&wants, token.is_some());
                 token = stream.resume_token();
@@ -237,7 +254,7 @@ async fn run(feed: Arc<Shared>) {
             }
             Err(error) => {
                 let told = trouble::error(&feed.calls.name, &error);
-                // A token that the server refuses must not keep the stream closed.
+                // A resume token that the server refuses must not keep the stream closed.
                 let is_token = token.is_some();
                 token = token.filter(|_| told.is_retryable() && !is_lost(&error));
                 let is_refused = !is_token
@@ -248,17 +265,15 @@ async fn run(feed: Arc<Shared>) {
                 feed.failed(told, is_refused);
             }
         }
-        let rest = if feed.state().refusal.is_some() { PAUSE_REFUSED } else { pause };
-        sleep(jitter(rest, getrandom::u64().unwrap_or(0))).await;
-        pause = (pause * 2).min(PAUSE_MAX);
+        pause = feed.rest(pause).await;
     }
 }
 
 impl Shared {
-    /// What all consumers want. If there are none, the task is over.
+    /// Returns the union of all wants. `None`: there are no consumers, and the task ends.
     fn wants(&self) -> Option<Wants> {
         let mut state = self.state();
-        state.throw_out();
+        state.remove_idle();
         if state.consumers.is_empty() {
             state.task = None;
             return None;
@@ -270,6 +285,13 @@ impl Shared {
         Some(wants)
     }
 
+    /// Sleeps before the next attempt, and returns the pause after that.
+    async fn rest(&self, pause: Duration) -> Duration {
+        let rest = if self.state().refusal.is_some() { PAUSE_REFUSED } else { pause };
+        sleep(jitter(rest, getrandom::u64().unwrap_or(0))).await;
+        (pause * 2).min(PAUSE_MAX)
+    }
+
     async fn open(
         &self,
         wants: &Wants,
@@ -278,7 +300,7 @@ impl Shared {
         let records = self.calls.database.collection::<Document>(&self.calls.collection);
         let primary = SelectionCriteria::ReadPreference(ReadPreference::Primary);
         let watch = records.watch().pipeline(wants.pipeline()).max_await_time(self.await_time);
-        // The client's own read concern may be one that no change stream takes.
+        // A change stream does not take every read concern that a client may have.
         let watch = watch.selection_criteria(primary).read_concern(ReadConcern::majority());
         let stream = match token {
             Some(token) => watch.resume_after(token).await?,
@@ -311,7 +333,8 @@ impl Shared {
         state.refusal = is_refused.then_some(error);
     }
 
-    /// Hears until the stream ends. The token says where it can be resumed.
+    /// Passes changes to the consumers until the stream ends. The token says where it can be
+    /// resumed.
     async fn hear(
         &self,
         stream: &mut ChangeStream<RawDocumentBuf>,
@@ -321,15 +344,23 @@ impl Shared {
         let mut was_heard = false;
         while stream.is_alive() {
             let next = {
-                // A question that is dropped may take its answer along, so it goes on while consumers come and go.
+                // A dropped request may lose its answer, so it goes on while consumers come and go.
+                let until = Instant::now() + self.await_time + self.calls.timeout;
                 let mut next = pin!(stream.next_if_any());
                 loop {
-                    match select(next.as_mut(), pin!(self.consumers_changed())).await {
+                    let changed = timeout_at(until, self.consumers_changed());
+                    match select(next.as_mut(), pin!(changed)).await {
                         Either::Left((next, _)) => break next,
-                        Either::Right(_) => {
+                        Either::Right((Ok(()), _)) => {
                             if let Some(ended) = self.reconsider(wants) {
                                 return ended;
                             }
+                        }
+                        // The server answers within the time that it may wait, so the connection is
+                        // dead.
+                        Either::Right((Err(_), _)) => {
+                            tracing::debug!("the change stream is silent: it is opened again");
+                            return Ended::Broken { was_heard };
                         }
                     }
                 }
@@ -357,27 +388,27 @@ impl Shared {
                 }
             }
         }
-        // The collection is gone, and so is the place in its changes.
+        // The collection is gone, so the stream cannot be resumed.
         *token = None;
         Ended::Broken { was_heard }
     }
 
-    /// Returns when a consumer has begun or stopped to listen, and when one is to be thrown out.
+    /// Waits until a consumer begins or stops to listen, or one is to be removed.
     async fn consumers_changed(&self) {
         let until = self.state().consumers.iter().filter_map(|entry| entry.until).min();
-        let thrown_out = async {
+        let removal = async {
             match until {
                 Some(until) => sleep_until(until).await,
                 None => pending().await,
             }
         };
-        select(pin!(self.changed.notified()), pin!(thrown_out)).await;
+        select(pin!(self.changed.notified()), pin!(removal)).await;
     }
 
-    /// Whether the stream has to end because its consumers have changed.
+    /// Returns why the stream has to end, if its consumers have changed in that way.
     fn reconsider(&self, wants: &Wants) -> Option<Ended> {
         let mut state = self.state();
-        state.throw_out();
+        state.remove_idle();
         if state.consumers.is_empty() {
             state.task = None;
             return Some(Ended::Idle);
@@ -398,7 +429,7 @@ impl Shared {
 }
 
 impl State {
-    fn throw_out(&mut self) {
+    fn remove_idle(&mut self) {
         let now = Instant::now();
         self.consumers.retain(|entry| {
             let stays = entry.until.is_none_or(|until| until > now);
@@ -410,7 +441,7 @@ impl State {
     }
 }
 
-/// Whether the stream cannot go on where it ended.
+/// Returns whether the stream cannot be resumed where it ended.
 fn is_lost(error: &Error) -> bool {
     match &*error.kind {
         ErrorKind::Command(command) => {

@@ -1,9 +1,11 @@
-//! A fresh record: how its first number is above every number that was given before its line lost them.
+//! A fresh record: its first number must exceed every number that the line gave before it was lost.
 //!
-//! A command goes by the server's clock at the moment it begins (`$$NOW`), and may have to wait. A record that is deleted meanwhile
-//! takes along its last number, which may be greater. So a command that finds no number in a record, or makes the record, puts no
-//! ticket into it: it leaves a random name in the field `made`. The first number is given by a command that knows this name: it
-//! began after the record was there, and so its clock is ahead of all numbers before.
+//! A command uses the server's clock at the moment it begins (`$$NOW`), and may then wait for
+//! another write. If the record is deleted meanwhile, its last number is lost, and may be greater
+//! than that clock. So a command that inserts the record, or finds no number in it, adds no ticket.
+//! It writes a random name into the field `made`. Only a command that names it gives the first
+//! number. That command began when the record existed, so its clock is ahead of all earlier
+//! numbers.
 
 use std::time::Duration;
 
@@ -11,40 +13,41 @@ use mongodb::bson::{Document, RawDocumentBuf, cstr};
 use tenure_core::TicketId;
 use tokio::time::sleep;
 
-/// The server's clock has whole milliseconds: a command that begins this much later has another one.
+/// Resolution of the server's clock: a command that begins this much later has a later clock.
 const CLOCK_STEP: Duration = Duration::from_millis(1);
 
-/// What a join says of a fresh record.
+/// The names of fresh records that a join sends.
 pub(crate) struct Fresh {
-    /// The name that a fresh record gets from this join, unless it has one.
+    /// The name that this join gives to a fresh record without one.
     name: TicketId,
     /// The fresh record that an answer has named.
     seen: String,
 }
 
 impl Fresh {
-    /// A join to which no fresh record is known.
+    /// The names of a join that knows no fresh record.
     pub(crate) fn new() -> Self {
         Self { name: TicketId::fresh(), seen: String::new() }
     }
 
-    /// The name that a fresh record gets.
+    /// Returns the name that this join gives to a fresh record.
     pub(crate) fn name(&self) -> String {
         self.name.to_string()
     }
 
-    /// The name of the fresh record that an answer has named, or nothing.
+    /// Returns the name of the fresh record in the last answer, or an empty text.
     pub(crate) fn seen(&self) -> &str {
         &self.seen
     }
 
-    /// Adds both names to what a command asks for.
+    /// Adds both names to the arguments of a command.
     pub(crate) fn name_in(&self, ask: &mut RawDocumentBuf) {
         ask.append(cstr!("made"), self.name());
         ask.append(cstr!("seen"), self.seen.as_str());
     }
 
-    /// Returns whether the answer of a record says that it is fresh. If it does, a command that is sent now may give the first number.
+    /// Returns whether the answer to a join says that the record is fresh. If so, a command that is
+    /// sent now may give the first number.
     pub(crate) async fn sees(&mut self, answer: Option<&Document>) -> bool {
         let Some(Ok(made)) = answer.map(|answer| answer.get_str("made")) else { return false };
         made.clone_into(&mut self.seen);

@@ -1,14 +1,15 @@
-//! Glances: a look now and then at the records of the tickets that are watched, which finds out what no letter tells.
+//! Glances: a read of the records of watched tickets every 0.5 to 1 s, which finds what no letter
+//! reports.
 //!
-//! A holder must hear that its record was deleted or changed by hand. A change stream for that would make the server
-//! work for each change of the collection, and once for each client that listens. A read of the watched records costs
-//! the same however much happens there.
+//! A holder that listens is notified when its record is deleted or changed by hand. With a change
+//! stream the server would work for each change of the collection, once for each client that
+//! listens. The cost of this read does not depend on the number of changes.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use mongodb::bson::{Bson, Document, bson, doc};
+use mongodb::bson::{Bson, Document, doc};
 use tenure_core::{Result, TicketId, TicketState, jitter};
 use tenure_kit::subscriptions::Subscriptions;
 use tokio::time::sleep;
@@ -17,12 +18,10 @@ use crate::call::Calls;
 use crate::documents::text;
 use crate::spot::Spot;
 
-/// The longest time between two glances, and with jitter half of it at least.
+/// Longest time between two glances. With jitter it is at least half of this.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Records of one read at most.
+/// Maximum records of one read.
 const RECORDS_AT_ONCE: usize = 256;
-/// Tickets of one record that are looked for at most: those that were watched first.
-const TICKETS_AT_ONCE: usize = 8;
 
 /// The tickets of a store that are watched.
 pub(crate) struct Glances(Arc<Watched>);
@@ -35,15 +34,15 @@ struct Watched {
 
 #[derive(Default)]
 struct State {
-    /// The tickets that were seen holding, by their records.
-    holding: HashMap<String, Record>,
-    /// The tickets that were seen waiting, by their records.
-    waiting: HashMap<String, Record>,
+    /// The tickets that were seen holding, by their lines.
+    holding: HashMap<LinePlace, Line>,
+    /// The tickets that were seen waiting, by their lines.
+    waiting: HashMap<LinePlace, Line>,
     is_running: bool,
 }
 
 impl State {
-    fn seen(&mut self, seen: TicketState) -> &mut HashMap<String, Record> {
+    fn seen(&mut self, seen: TicketState) -> &mut HashMap<LinePlace, Line> {
         match seen {
             TicketState::Holding => &mut self.holding,
             TicketState::Waiting => &mut self.waiting,
@@ -51,38 +50,44 @@ impl State {
     }
 }
 
-struct Record {
-    /// What finds the record.
-    filter: Document,
-    /// The array that has the seats of its tickets.
+/// Where a line is: a document may have lines in several places.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct LinePlace {
+    record: String,
+    /// The array in the record that has the seats of the line's tickets.
     array: String,
+}
+
+struct Line {
+    /// The query for the record.
+    filter: Document,
     tickets: Vec<Watching>,
 }
 
 struct Watching {
     id: TicketId,
-    /// The last glance did not find it.
+    /// Whether the last glance did not find it.
     was_missed: bool,
 }
 
-/// A ticket is watched until this is dropped.
+/// A watched ticket. Dropping this ends the watch.
 pub(crate) struct Glancing {
     watched: Arc<Watched>,
     seen: TicketState,
-    record: String,
+    line: LinePlace,
     id: TicketId,
 }
 
 impl Drop for Glancing {
     fn drop(&mut self) {
         let mut state = self.watched.state();
-        let records = state.seen(self.seen);
-        let Some(record) = records.get_mut(&self.record) else { return };
-        if let Some(at) = record.tickets.iter().position(|ticket| ticket.id == self.id) {
-            record.tickets.remove(at);
+        let lines = state.seen(self.seen);
+        let Some(line) = lines.get_mut(&self.line) else { return };
+        if let Some(at) = line.tickets.iter().position(|ticket| ticket.id == self.id) {
+            line.tickets.remove(at);
         }
-        if record.tickets.is_empty() {
-            records.remove(&self.record);
+        if line.tickets.is_empty() {
+            lines.remove(&self.line);
         }
     }
 }
@@ -92,7 +97,8 @@ impl Glances {
         Self(Arc::new(Watched { calls, mail, state: Mutex::default() }))
     }
 
-    /// Looks now and then for a ticket that was seen there. If it is not there any more, its owner looks.
+    /// Watches a ticket that was seen in this state. If a glance does not find it, its owner is
+    /// notified.
     pub(crate) fn at(&self, spot: &Spot, id: TicketId, seen: TicketState) -> Glancing {
         let array = match seen {
             TicketState::Holding => "held",
@@ -102,28 +108,31 @@ impl Glances {
             "" => text::comparable(&Bson::String(spot.record.clone())),
             _ => spot.record.clone(),
         };
+        let line = LinePlace { record, array: format!("{}{array}", spot.kit.place) };
         let mut state = self.0.state();
-        let entry = state.seen(seen).entry(record.clone()).or_insert_with(|| {
+        let entry = state.seen(seen).entry(line.clone()).or_insert_with(|| {
             let filter = Document::try_from(&spot.filter).expect("it was made of a document");
-            Record { filter, array: format!("{}{array}", spot.kit.place), tickets: Vec::new() }
+            Line { filter, tickets: Vec::new() }
         });
         entry.tickets.push(Watching { id, was_missed: false });
         if !state.is_running {
             state.is_running = true;
             self.0.calls.home.spawn(glance(self.0.clone()));
         }
-        Glancing { watched: self.0.clone(), seen, record, id }
+        Glancing { watched: self.0.clone(), seen, line, id }
     }
 }
 
-/// Looks for as long as tickets are watched.
+/// Runs glances while tickets are watched.
 async fn glance(watched: Arc<Watched>) {
     while watched.goes_on() {
         sleep(jitter(PAUSE, getrandom::u64().unwrap_or(0))).await;
         for seen in [TicketState::Holding, TicketState::Waiting] {
-            for some in watched.asked(seen).chunks(RECORDS_AT_ONCE) {
-                // What is not found out now is found out by the next glance, or by the next sign of life.
-                if let Err(error) = watched.look(seen, some).await {
+            let mut asked = watched.asked(seen);
+            while !asked.is_empty() {
+                let some = take(&mut asked);
+                // A failed read needs no retry: the next glance or the next renewal finds the same.
+                if let Err(error) = watched.look(seen, &some).await {
                     tracing::debug!(%error, "watched records are not read");
                 }
             }
@@ -131,14 +140,38 @@ async fn glance(watched: Arc<Watched>) {
     }
 }
 
-/// The query that finds a record as long as nothing has happened to its tickets.
+/// The query that finds a record as long as nothing has happened to the watched tickets of a line
+/// in it.
 struct Asked {
-    record: String,
+    line: LinePlace,
     query: Document,
 }
 
+/// Takes the queries of the next read. The answer names records and not lines, so a read asks for
+/// one line of each record.
+fn take(asked: &mut Vec<Asked>) -> Vec<Asked> {
+    let mut records = HashSet::new();
+    let (now, later) = asked.drain(..).partition(|one| {
+        records.len() < RECORDS_AT_ONCE && records.insert(one.line.record.clone())
+    });
+    *asked = later;
+    now
+}
+
+/// The condition on the array of a line in which these tickets stand, and none of them was told to
+/// leave.
+fn condition(array: &str, tickets: &[Watching], seen: TicketState) -> Document {
+    let ids: Vec<Bson> = tickets.iter().map(|ticket| ticket.id.to_string().into()).collect();
+    if seen == TicketState::Waiting {
+        // One of the waiting tickets may be served just now, and its letter be on its way.
+        return doc! { array: { "$elemMatch": { "id": { "$in": ids }, "told": { "$ne": true } } } };
+    }
+    let told = doc! { "id": { "$in": ids.clone() }, "told": true };
+    doc! { format!("{array}.id"): { "$all": ids }, array: { "$not": { "$elemMatch": told } } }
+}
+
 impl Watched {
-    /// Whether tickets are watched. If none is, the task is over.
+    /// Returns whether tickets are watched. If none is, the task ends.
     fn goes_on(&self) -> bool {
         let mut state = self.state();
         state.is_running = !state.holding.is_empty() || !state.waiting.is_empty();
@@ -147,16 +180,10 @@ impl Watched {
 
     fn asked(&self, seen: TicketState) -> Vec<Asked> {
         let mut state = self.state();
-        let asked = state.seen(seen).iter().map(|(name, record)| {
-            let seat = |ticket: &Watching| {
-                let seat = doc! { "id": ticket.id.to_string(), "told": { "$ne": true } };
-                bson!({ &record.array: { "$elemMatch": seat } })
-            };
-            let seats: Vec<Bson> = record.tickets.iter().take(TICKETS_AT_ONCE).map(seat).collect();
-            let mut query = record.filter.clone();
-            // One of the waiting tickets may be served just now, and its letter be on its way.
-            query.insert(if seen == TicketState::Waiting { "$or" } else { "$and" }, seats);
-            Asked { record: name.clone(), query }
+        let asked = state.seen(seen).iter().map(|(place, line)| {
+            let mut query = line.filter.clone();
+            query.extend(condition(&place.array, &line.tickets, seen));
+            Asked { line: place.clone(), query }
         });
         asked.collect()
     }
@@ -167,10 +194,10 @@ impl Watched {
         let found: HashSet<String> = found.iter().map(text::comparable).collect();
         let mut state = self.state();
         for one in asked {
-            let Some(record) = state.seen(seen).get_mut(&one.record) else { continue };
-            let is_missed = !found.contains(&one.record);
-            for ticket in &mut record.tickets {
-                // A letter to a ticket that waits may be on its way.
+            let Some(line) = state.seen(seen).get_mut(&one.line) else { continue };
+            let is_missed = !found.contains(&one.line.record);
+            for ticket in &mut line.tickets {
+                // A letter to a waiting ticket may be on its way.
                 if is_missed && (ticket.was_missed || seen == TicketState::Holding) {
                     self.mail.look(ticket.id);
                 }

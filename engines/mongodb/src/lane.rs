@@ -1,7 +1,8 @@
-//! Lanes: of one client one command at a time changes a line, and what is asked for meanwhile goes together in the next.
+//! Lanes: each client sends one command at a time for a line, and batches all requests that come
+//! meanwhile.
 //!
-//! MongoDB lets many commands try to change a document at once; all but one of them fail inside the server and begin
-//! anew, so that a hundred tasks with one key would keep it busy with little else.
+//! MongoDB lets many commands try to change a document at once. All but one fail inside the server
+//! and are retried there, so 100 tasks with one key would keep the server busy with retries.
 
 use std::collections::{HashMap, VecDeque};
 use std::pin::pin;
@@ -23,6 +24,7 @@ use crate::facts::Topology;
 use crate::fresh::Fresh;
 use crate::letter;
 use crate::line::KEEP_MS;
+use crate::projection::Opened;
 use crate::roll::Roll;
 use crate::spot::Spot;
 use crate::tray::Tray;
@@ -30,13 +32,13 @@ use crate::trouble;
 use crate::turns::Turns;
 use crate::wish::{Verb, Wish};
 
-/// So many wishes go in one command at most.
+/// Maximum wishes of one command.
 const TOGETHER_MAX: usize = 64;
-/// So many may wait for the command before them. A line has no more tickets.
+/// Maximum wishes that wait in one lane. A line has no more tickets.
 const WAITING_MAX: usize = tenure_core::LINE_TICKETS_MAX;
 
-/// For so long a join that has to wait in its line anyway looks out for company: whoever holds there often leaves within
-/// that time, and both go in one command.
+/// Time that a join waits for other requests if it stays behind another ticket anyway. The holder
+/// often leaves within this time, and both go in one command.
 const COMPANY: Duration = Duration::from_millis(1);
 
 /// The lanes of the lines that this client changes.
@@ -44,35 +46,35 @@ pub(crate) struct Lanes {
     carrier: Arc<Carrier>,
 }
 
-/// What carries wishes to the server, and their answers back.
+/// Sends wishes to the server, and returns their answers.
 struct Carrier {
     calls: Arc<Calls>,
     posts: Posts,
     topology: Topology,
-    /// How many commands change one document at a time.
+    /// Limits the commands that change one document at a time.
     turns: Turns,
-    /// Those who wait, for each line that has a lane.
+    /// The waiting wishes of each line that has a lane.
     waiting: Mutex<HashMap<String, Waiting>>,
 }
 
-/// Those who wait in one lane.
+/// The waiting wishes of one lane.
 #[derive(Default)]
 struct Waiting {
     asked: VecDeque<Asked>,
-    /// Rung for whoever has come.
+    /// Notified when a wish is added.
     more: Arc<Notify>,
 }
 
-/// Where this client's tickets hear, and which of them stand where.
+/// The letters of this client's tickets, and the lines that these stand in.
 pub(crate) struct Posts {
     pub(crate) mail: Arc<Subscriptions>,
     pub(crate) roll: Arc<Roll>,
     pub(crate) inbox: String,
-    /// What tickets read when they are served at once.
+    /// The documents that tickets read when they are served at once.
     pub(crate) tray: Arc<Tray>,
 }
 
-/// A wish, and who wait for what it comes to: whoever asks for the same again is answered with it.
+/// A wish and its callers. Equal wishes share one answer.
 struct Asked {
     wish: Wish,
     answers: Vec<oneshot::Sender<Result<Came>>>,
@@ -85,9 +87,11 @@ impl Lanes {
         Self { carrier: Arc::new(carrier) }
     }
 
-    /// Asks for something in the line of a record, together with others if a command is under way there.
+    /// Sends a wish for the line of a record, in a batch if a command is in flight there.
     ///
-    /// Dropped before it is sent, the wish is not sent.
+    /// # Cancel safety
+    ///
+    /// If the future is dropped before the wish is sent, it is not sent.
     pub(crate) async fn ask(&self, spot: &Arc<Spot>, wish: Wish) -> Result<Came> {
         let calls = &self.carrier.calls;
         let key = wish.ticket.key.clone();
@@ -104,22 +108,22 @@ impl Lanes {
         }
     }
 
-    /// A step that was sent otherwise wrote these letters.
+    /// Delivers the letters of a step that was not sent by a lane.
     pub(crate) fn hear(&self, said: &Document) {
         self.carrier.deliver(Some(said));
     }
 
-    /// Waits until it is this one's turn to change the document.
+    /// Waits for the caller's turn to change the document.
     pub(crate) async fn turn(&self, spot: &Spot) -> Option<OwnedSemaphorePermit> {
         self.carrier.turn(spot).await
     }
 
-    /// The inbox of this client.
+    /// Returns the inbox of this client.
     pub(crate) fn inbox(&self) -> &str {
         &self.carrier.posts.inbox
     }
 
-    /// A whole line.
+    /// Reads a whole line.
     pub(crate) async fn line(&self, spot: &Spot, key: &Key) -> Result<Option<Document>> {
         let carrier = &self.carrier;
         let answer = carrier.calls.look(&bundle::line(spot), carrier.topology).await;
@@ -160,43 +164,67 @@ impl Carrier {
         Ok(answered)
     }
 
-    /// What these wishes came to. One alone tries the shorter verb, where that may do.
+    /// Sends these wishes and returns the outcome of each. One alone tries the shorter verb, where
+    /// that may do.
     async fn send(&self, spot: &Spot, wishes: &[&Wish]) -> Result<Vec<Came>> {
         let (mut fresh, until) = (Fresh::new(), Instant::now() + self.calls.timeout);
         if let [wish] = wishes
-            && let Some(came) = self.send_alone(spot, wish, &mut fresh).await?
+            && let Some(came) = self.send_alone(spot, wish, &mut fresh, until).await?
         {
             return Ok(vec![came]);
         }
         let _turn = self.turn(spot).await;
-        let answer = loop {
-            let update = bundle::update(spot, wishes, &self.posts.inbox, &fresh);
-            let answer = if wishes.iter().all(|wish| wish.verb == Verb::Look) {
-                self.calls.look(&update, self.topology).await?
-            } else {
-                self.calls.update(&update).await?
-            };
-            let answer = answer.map(|answer| spot.kit.answers.open(answer));
-            let said = answer.as_ref().map(|answer| &answer.said);
-            self.deliver(said);
-            if !fresh.sees(said.filter(|_| spot.is_record())).await {
-                break answer;
+        let strange = || trouble::strange(&self.calls.name);
+        let mut left = HashMap::new();
+        let (came, document) = loop {
+            let mut sent: Vec<&Wish> =
+                wishes.iter().filter(|wish| !left.contains_key(&wish.ticket.id)).copied().collect();
+            let answer = self.send_bundle(spot, &sent, &fresh).await?;
+            let (said, document) = answer.map(|it| (it.said, it.document)).unzip();
+            self.deliver(said.as_ref());
+            if !fresh.sees(said.as_ref().filter(|_| spot.is_record())).await {
+                break (
+                    bundle::read(&sent, said.as_ref()).ok_or_else(strange)?,
+                    document.flatten(),
+                );
             }
+            // The record is fresh: the server refused the joins and made the leaves, which are not
+            // sent again.
+            sent.retain(|wish| matches!(wish.verb, Verb::Leave { .. }));
+            let came = bundle::read(&sent, said.as_ref()).ok_or_else(strange)?;
+            left.extend(sent.iter().map(|wish| wish.ticket.id).zip(came));
             if Instant::now() > until {
                 return Err(trouble::contended(&self.calls.name));
             }
         };
-        let came = bundle::read(wishes, answer.as_ref().map(|answer| &answer.said));
-        let came = came.ok_or_else(|| trouble::strange(&self.calls.name))?;
-        if let Some(document) = answer.and_then(|answer| answer.document) {
-            for (wish, _) in wishes.iter().zip(&came).filter(|(_, came)| came.is_served()) {
+        let mut came = came.into_iter();
+        let all = wishes.iter().map(|wish| left.remove(&wish.ticket.id).or_else(|| came.next()));
+        let all: Vec<Came> = all.collect::<Option<_>>().ok_or_else(strange)?;
+        if let Some(document) = document {
+            for (wish, _) in wishes.iter().zip(&all).filter(|(_, came)| came.is_served()) {
                 self.posts.tray.put(wish, &document);
             }
         }
-        Ok(came)
+        Ok(all)
     }
 
-    /// Several lines may live in the parts of one document. MongoDB would let all their commands try at once.
+    async fn send_bundle(
+        &self,
+        spot: &Spot,
+        wishes: &[&Wish],
+        fresh: &Fresh,
+    ) -> Result<Option<Opened>> {
+        let update = bundle::update(spot, wishes, &self.posts.inbox, fresh);
+        let answer = if wishes.iter().all(|wish| wish.verb == Verb::Look) {
+            self.calls.look(&update, self.topology).await?
+        } else {
+            self.calls.update(&update).await?
+        };
+        Ok(answer.map(|answer| spot.kit.answers.open(answer)))
+    }
+
+    /// Waits for a turn if the document may have several lines: MongoDB would let all their
+    /// commands try at once.
     async fn turn(&self, spot: &Spot) -> Option<OwnedSemaphorePermit> {
         match spot.kit.alone {
             Some(_) => None,
@@ -204,19 +232,27 @@ impl Carrier {
         }
     }
 
-    /// The shorter verb, where that may do; `None` if it did not.
+    /// Sends the shorter verb, if it applies; `None` if it does not, or the record was otherwise
+    /// than expected.
     async fn send_alone(
         &self,
         spot: &Spot,
         wish: &Wish,
         fresh: &mut Fresh,
+        until: Instant,
     ) -> Result<Option<Came>> {
+        // Only a join is refused by a fresh record. A record in which a ticket stands may have the
+        // field `made`, too.
+        let may_be_fresh = spot.is_record() && matches!(wish.verb, Verb::Join { .. });
         let answer = loop {
             let Some(update) = self.alone(spot, wish, fresh) else { return Ok(None) };
             let Some(answer) = self.calls.update(&update).await? else { return Ok(None) };
             let answer = spot.kit.answers.open_alone(answer);
-            if !fresh.sees(Some(&answer.said).filter(|_| spot.is_record())).await {
+            if !fresh.sees(Some(&answer.said).filter(|_| may_be_fresh)).await {
                 break answer;
+            }
+            if Instant::now() > until {
+                return Err(trouble::contended(&self.calls.name));
             }
         };
         if let Verb::Join { .. } = wish.verb {
@@ -230,7 +266,7 @@ impl Carrier {
         Ok(Some(came))
     }
 
-    /// The shorter verb for a ticket that may be alone in its line.
+    /// Returns the shorter verb for a ticket that may be alone in its line.
     fn alone<'a>(&'a self, spot: &'a Spot, wish: &Wish, fresh: &Fresh) -> Option<Update<'a>> {
         let (ticket, record, alone) = (&wish.ticket, &spot.record, spot.kit.alone.as_ref()?);
         let is_likely = match wish.verb {
@@ -238,7 +274,7 @@ impl Carrier {
                 !self.posts.roll.has_others(record, ticket.id) && ticket.floor == 0
             }
             Verb::Renew => self.posts.roll.may_be_alone(record, ticket.id) && ticket.floor == 0,
-            // One that lived long leaves a date that is far away.
+            // A ticket with a long ttl leaves a date that is far away.
             Verb::Leave { soon } => {
                 let lived_long = millis(ticket.ttl) > KEEP_MS;
                 !soon && !lived_long && self.posts.roll.may_be_alone(record, ticket.id)
@@ -261,8 +297,8 @@ impl Carrier {
             is_plain: short.is_plain,
             stages: [short.stages, &[], &[]],
             fields: spot.kit.answers.of_alone(&wish.reads),
-            // A document that is filled when it is made takes the longer verb. A fresh record that is known is there, or the longer
-            // verb makes another one.
+            // A document that is filled when it is inserted takes the longer verb. A known fresh
+            // record exists, or the longer verb inserts another one.
             makes: matches!(wish.verb, Verb::Join { .. })
                 && spot.makes
                 && spot.filling.is_none()
@@ -272,7 +308,8 @@ impl Carrier {
         })
     }
 
-    /// Who is served by these leaves hears of it here, and needs no change stream.
+    /// Delivers the letters in an answer to tickets of this client, which need no change stream
+    /// then.
     fn deliver(&self, answer: Option<&Document>) {
         if let Some(bell) = answer.and_then(|answer| answer.get_str("bell").ok()) {
             letter::deliver(&self.posts.mail, &self.posts.inbox, bell);
@@ -284,7 +321,8 @@ impl Carrier {
     }
 }
 
-/// One record's lane, while a command is under way there. Should its task end before that, whoever waits there hears it.
+/// The lane of one record, while a command is in flight. If its task ends early, waiting callers
+/// get an error.
 struct Lane {
     carrier: Arc<Carrier>,
     spot: Arc<Spot>,
@@ -308,13 +346,13 @@ impl Lane {
             for (at, one) in asked.into_iter().enumerate() {
                 let came = came.as_ref().map(|all| all[at].clone()).map_err(Error::clone);
                 for answer in one.answers {
-                    let _nobody_listens = answer.send(came.clone());
+                    let _ = answer.send(came.clone()); // the caller may have gone
                 }
             }
         }
     }
 
-    /// Looks out for company, as long as nobody is in a hurry.
+    /// Waits up to [`COMPANY`] for more requests, unless one of them is urgent.
     async fn gather(&self) {
         let mut time_is_over = pin!(sleep(COMPANY));
         while self.has_time() {
@@ -324,10 +362,10 @@ impl Lane {
         }
     }
 
-    /// Whether all who wait here are joins that stay behind another ticket of this client anyway.
+    /// Returns whether all waiting wishes are joins that stay behind another ticket of this client.
     fn has_time(&self) -> bool {
         if self.spot.kit.alone.is_none() {
-            // Others in the document may stand in other lines.
+            // Other tickets of the document may stand in other lines.
             return false;
         }
         let lanes = self.carrier.lanes();
@@ -342,7 +380,7 @@ impl Lane {
         })
     }
 
-    /// Those who go next. If nobody waits, the lane is closed.
+    /// Takes the next batch. If there is none, the lane is closed.
     fn next(&mut self) -> Vec<Asked> {
         let mut lanes = self.carrier.lanes();
         let waiting = lanes.get_mut(self.spot.line());
@@ -363,8 +401,8 @@ impl Drop for Lane {
     }
 }
 
-/// The first of those who wait, as many as go together. Leaves come before all others, because somebody waits for what
-/// they give back. The tickets are all different, and nobody is among them for whom nobody waits any more.
+/// Takes the next batch of at most [`TOGETHER_MAX`] wishes. Leaves come first, because other
+/// tickets wait for them. The tickets of a batch differ, and wishes without a caller are dropped.
 fn take(waiting: &mut VecDeque<Asked>) -> Vec<Asked> {
     let mut tickets: HashMap<TicketId, usize> = HashMap::new();
     let mut next: Vec<Asked> = Vec::new();
@@ -400,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ticket_is_asked_for_once_in_a_command_and_whoever_has_gone_is_not_sent() {
+    fn a_ticket_is_once_in_a_command_and_a_wish_without_a_caller_is_not_sent() {
         let ticket = || Ticket::new(Key::new("k").unwrap(), Share::WHOLE);
         let (one, other) = (ticket(), ticket());
         let (asked, mut listens): (VecDeque<_>, Vec<_>) = [

@@ -9,16 +9,16 @@
 //! # }
 //! ```
 //!
-//! A line is one document, and a verb is one `findAndModify` whose pipeline runs on the server's clock. An answer counts
-//! when a majority has the write in its journal. A hand-over is told by a change stream. What is not promised, and how
-//! to set up a server for locks, is in the README of this crate; what the servers at hand promise is in
-//! [`Locks::guarantees`].
+//! A line is one document, and a verb is one `findAndModify` whose pipeline runs on the server's
+//! clock. An answer counts when a majority has the write in its journal. A change stream notifies
+//! the next holder. The README of this crate says how to set up a server, and what is not promised.
+//! [`Locks::guarantees`] returns what the connected servers promise.
 //!
-//! # Where what stands
+//! # Files
 //!
 //! Every engine has the same files for the same things:
 //!
-//! | file | what it has |
+//! | file | contents |
 //! |---|---|
 //! | `lib` | how to get locks; nothing else is needed to use the engine |
 //! | `description`, `url`, `settings` | what the engine says of itself, how its URLs are read, and what they mean |
@@ -29,20 +29,22 @@
 //!
 //! An engine adds what only its store has. Here these are:
 //!
-//! | file | what it has |
+//! | file | contents |
 //! |---|---|
 //! | `line`, `verbs`, `count` | what a record has, and the stages of each verb |
 //! | `alone` | the same in short, for a ticket that is alone |
 //! | `lens`, `spot`, `spots` | where a line lives: in which document, and where in it |
 //! | `projection`, `answer`, `letter` | what travels back from a verb, and from a change stream |
 //! | `wish`, `ask`, `lane`, `bundle` | how verbs for one record go together in one command |
+//! | `fresh`, `readable` | how the first number of a new record is found, and which records and lines can be read at all |
+//! | `opening` | which collections can keep locks |
 //! | `call`, `records` | how a command is sent, and those that are about many records |
 //! | `clocks` | how far the clocks of a set's members are apart |
 //! | `feed` | the one change stream of a store, and who consumes it |
 //! | `stream`, `hearing`, `roll` | letters as a consumer of the feed, how they are found, and which tickets stand where |
-//! | `glances` | what no letter tells: a look at the records of watched tickets, once a second |
+//! | `glances` | a read of the records of watched tickets, about once a second, for what no letter reports |
 //! | `onlooker`, `mirror` | onlookers as consumers of the feed, and what a change says of a line |
-//! | `documents`, `tray` | locks on documents of somebody else, and what is read with them |
+//! | `documents`, `tray` | locks on the program's own documents, and the documents that are read with them |
 //! | `turns` | how many calls change one number at a time |
 
 mod alone;
@@ -98,14 +100,16 @@ pub use description::DESCRIPTION;
 pub use settings::Settings;
 pub use store::MongoStore;
 
-/// So often a verb is sent again when its answer is lost, after a pause that doubles each time.
+/// Maximum retries of a verb whose answer was lost, with a backoff that doubles each time.
 const RETRIES: u32 = 4;
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
-/// The locks of the servers that this URL names: `mongodb://HOST,HOST/DATABASE?option=value`, or `mongodb+srv://NAME`.
+/// The locks of the servers that this URL names: `mongodb://HOST,HOST/DATABASE?option=value`, or
+/// `mongodb+srv://NAME`.
 ///
-/// All options of the driver are known, and three more: `database` (the URL's, or `tenure`), `collection` (`locks`)
-/// and `timeout` (5 s).
+/// It takes the options of the driver, and three more: `database` (the URL's, or `tenure`),
+/// `collection` (`locks`) and
+/// `timeout` (5 s). Compression, a proxy, a password on the client's key and logins by Kerberos or AWS are refused.
 pub async fn connect(url: impl AsRef<str>) -> Result<Locks> {
     let (options, settings) = url::read(url.as_ref()).await?;
     connect_with(options, settings).await
@@ -116,9 +120,10 @@ pub async fn connect_with(options: ClientOptions, settings: Settings) -> Result<
     hosted(async move { MongoStore::with_options(options, &settings).await }).await
 }
 
-/// The same over a client of the program's own. Its connections are driven by the runtime that this is called in, which
-/// must be the one that the client was made in: while that is blocked, or while the program's own commands use every
-/// connection of the client, no lock is renewed. The guarantees say so.
+/// The same over a client of the program's own. The calling runtime drives its connections, and
+/// must be the one that the client was made in. No lock is renewed while that runtime is blocked,
+/// or while the program's own commands use every connection of the client. The guarantees warn of
+/// it.
 pub async fn connect_over(client: Client, settings: Settings) -> Result<Locks> {
     let home = Handle::current();
     hosted(async move { MongoStore::over(client, home, &settings).await }).await

@@ -83,7 +83,9 @@ fn refuse(name: &str, field: Option<&str>, found: &Document) -> Result<()> {
     let why = match (found.get_str("type"), field) {
         (Ok("view"), Some(_)) => "a view: lock the documents of the collection behind it",
         (Ok("view"), None) => "a view: take another collection",
-        (Ok("timeseries"), Some(_)) => "a time series, whose documents cannot be changed",
+        (Ok("timeseries"), Some(_)) => {
+            "a time series, whose documents cannot be changed: lock the documents of another collection"
+        }
         (Ok("timeseries"), None) => {
             "a time series, whose documents cannot be changed: take another collection"
         }

@@ -27,14 +27,15 @@ const COLLECTION_BYTES_MAX: usize = 255 - DATABASE_BYTES_MAX - 1;
 pub struct Settings {
     /// `None`: the one that the URL names, or `tenure`.
     pub(crate) database: Option<String>,
-    pub(crate) collection: String,
+    /// `None`: `locks`.
+    pub(crate) collection: Option<String>,
     pub(crate) timeout: Duration,
 }
 
 impl Settings {
     /// The collection `locks` of the URL's database, or of `tenure`, and five seconds for an answer.
     pub fn new() -> Self {
-        Self { database: None, collection: "locks".to_owned(), timeout: TTL_DEFAULT / 6 }
+        Self { database: None, collection: None, timeout: TTL_DEFAULT / 6 }
     }
 
     /// The same with this database.
@@ -64,7 +65,7 @@ impl Settings {
                 "`collection` takes the name of a collection: 1 to {COLLECTION_BYTES_MAX} bytes without the sign $, not of the system's, and with no dot at either end"
             )));
         }
-        Ok(Self { collection, ..self })
+        Ok(Self { collection: Some(collection), ..self })
     }
 
     /// The same with this time for one answer.

@@ -1,4 +1,5 @@
-//! Spots: where the lines of a collection are kept, in records of their own or in somebody else's documents.
+//! Spots: the places of a collection's lines, in records of their own or in the program's
+//! documents.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -16,38 +17,44 @@ use crate::lens::{Lens, scratch};
 use crate::line::{Steps, raw};
 use crate::spot::{Kit, Spot};
 
-/// What the keys of queues begin with.
-const QUEUE: &str = "next";
-/// The ways to so many parts are remembered.
+/// What the keys of queues begin with, as errors show it. The key of a document begins otherwise.
+const QUEUE: &str = "queue of jobs";
+/// Why locks on documents have no sequences and counts.
+pub(crate) const NO_NUMBERS: &str = "locks on documents cannot keep sequences and counts, which need records of their own: take named locks for them";
+/// Why the documents that are locked cannot be listed.
+pub(crate) const NO_LIST: &str = "locks on documents cannot list what is locked, which would read the whole collection: ask for one document, or take named locks";
+/// Maximum cached kits of parts.
 const WAYS_MAX: usize = 256;
-/// Of so many claims that were not answered is known what they asked for. What others may have claimed ends by itself.
+/// Maximum unanswered claims whose filters are kept. A document that a further one may have claimed
+/// is free when its ttl ends.
 const DOUBTFUL_MAX: usize = 1024;
 
-/// Where the lines of a collection are.
+/// The places of a collection's lines.
 pub(crate) enum Spots {
     Records(Arc<Kit>),
     Documents(Box<InDocuments>),
 }
 
-/// Lines in somebody else's documents.
+/// Lines in the program's documents.
 pub(crate) struct InDocuments {
     /// The field that has them.
     pub(crate) field: String,
     whole: Arc<Kit>,
-    /// The steps of a line that was taken out of a part: the same for all parts.
+    /// The steps for a line that was taken out of a part. All parts share them.
     steps: OnceLock<Arc<Steps>>,
     parts: Mutex<HashMap<String, Arc<Kit>>>,
-    /// What fills a document that is made because it is locked.
+    /// The stage that fills a document which a lock inserts.
     filling: Option<Arc<RawDocumentBuf>>,
-    /// Tickets that took any document that matches: where they stand.
+    /// For each ticket that claimed any matching document: the place of that document.
     claimed: Mutex<HashMap<TicketId, Arc<Spot>>>,
-    /// The tickets that leave together with a write of their holder, and whether they have: nobody need ask for it again.
+    /// The tickets that leave together with a write of their holder, and whether they have left.
+    /// These need no other leave.
     leaving: Mutex<HashMap<TicketId, bool>>,
-    /// Tickets whose claim is under way, each until its sender is gone.
+    /// Tickets whose claim is in flight, each until its sender is dropped.
     claims: Mutex<HashMap<TicketId, watch::Receiver<()>>>,
-    /// Tickets whose claim was not answered, and what they may have claimed.
+    /// Tickets whose claim was not answered, and the filters of the claims.
     doubtful: Mutex<HashMap<TicketId, Arc<Claiming>>>,
-    /// What is claimed by whoever joins the line of such a name.
+    /// The queues: a ticket that joins the line of such a key claims a document.
     queues: Mutex<HashMap<Key, Arc<Claiming>>>,
     /// Documents that cannot be locked, by their `_id`, and when queues try them again.
     pub(crate) passed_over: PassedOver,
@@ -62,12 +69,13 @@ pub(crate) struct Claiming {
 }
 
 impl Spots {
-    /// Records of Tenure's own.
+    /// Returns the places of records of Tenure's own.
     pub(crate) fn records() -> Self {
         Self::Records(Arc::new(Kit::new(&Lens::root())))
     }
 
-    /// Somebody else's documents: their lines are in this field, and this is put into those that are made.
+    /// Returns the places in the program's documents: lines are in this field, and `filling` goes
+    /// into those that a lock inserts.
     pub(crate) fn documents(field: &str, filling: Option<&Document>) -> Self {
         let filling = filling.map(|document| Arc::new(raw(&fill(document, &scratch(field)))));
         Self::Documents(Box::new(InDocuments {
@@ -85,7 +93,7 @@ impl Spots {
         }))
     }
 
-    /// Where a ticket stands, or will.
+    /// Returns the place of a ticket.
     pub(crate) fn of(&self, ticket: &Ticket) -> Result<Arc<Spot>> {
         if let Self::Documents(documents) = self
             && is_queue(&ticket.key)
@@ -96,7 +104,7 @@ impl Spots {
         self.of_key(&ticket.key)
     }
 
-    /// Where the line of a key is.
+    /// Returns the place of the line of a key.
     pub(crate) fn of_key(&self, key: &Key) -> Result<Arc<Spot>> {
         match self {
             Self::Records(kit) => Ok(Arc::new(Spot::record(key, kit))),
@@ -104,37 +112,35 @@ impl Spots {
         }
     }
 
-    /// The ticket stands nowhere any more.
+    /// Forgets the place of a ticket that has left.
     pub(crate) fn forget(&self, id: TicketId) {
         if let Self::Documents(documents) = self {
             documents.claimed().remove(&id);
         }
     }
 
-    /// Somebody else's documents, if lines are kept there.
+    /// Returns the program's documents, if lines are kept there.
     pub(crate) fn in_documents(&self) -> Result<&InDocuments> {
         match self {
             Self::Documents(documents) => Ok(documents),
-            Self::Records(_) => Err(Error::invalid("records are no documents of somebody else")),
+            Self::Records(_) => Err(Error::invalid("named locks have records and no documents")),
         }
     }
 
-    /// Refuses what only records can do.
-    pub(crate) fn are_records(&self, what: &str) -> Result<()> {
+    /// Returns an error with this text if the lines are in documents.
+    pub(crate) fn are_records(&self, why_not: &str) -> Result<()> {
         match self {
             Self::Records(_) => Ok(()),
-            Self::Documents(_) => Err(Error::unsupported(format!(
-                "locks on documents cannot {what}: that would read the whole collection; take named locks for it"
-            ))),
+            Self::Documents(_) => Err(Error::unsupported(why_not)),
         }
     }
 
-    /// Whether idle records are reaped.
+    /// Returns whether idle records are reaped.
     pub(crate) fn reaps(&self) -> bool {
         matches!(self, Self::Records(_))
     }
 
-    /// What a client hears of the collection.
+    /// Returns which changes of the collection carry letters.
     pub(crate) fn hearing(&self) -> Hearing {
         match self {
             Self::Records(_) => Hearing::Records,
@@ -156,23 +162,23 @@ impl InDocuments {
         Ok(Arc::new(Spot::document(key.to_string(), record, &filter, kit)))
     }
 
-    /// The whole document that this filter finds, of which a ticket claims one.
+    /// Returns the place of any whole document that this filter finds, for a claim.
     pub(crate) fn any(&self, key: &Key, filter: &Document) -> Spot {
         Spot::document(key.to_string(), key.to_string(), filter, self.whole.clone())
     }
 
-    /// The ticket has claimed this document.
+    /// Notes that the ticket has claimed this document.
     pub(crate) fn claim(&self, id: TicketId, spot: &Arc<Spot>) {
         self.doubtful().remove(&id);
         self.claimed().insert(id, spot.clone());
     }
 
-    /// The document that the ticket has claimed.
+    /// Returns the document that the ticket has claimed.
     pub(crate) fn claimed_by(&self, id: TicketId) -> Option<Arc<Spot>> {
         self.claimed().get(&id).cloned()
     }
 
-    /// The claim of this ticket is under way until the sender is gone.
+    /// Notes that the claim of this ticket is in flight until the returned sender is dropped.
     pub(crate) fn begins_to_claim(&self, id: TicketId) -> watch::Sender<()> {
         let (under_way, ends) = watch::channel(());
         let mut claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
@@ -181,16 +187,15 @@ impl InDocuments {
         under_way
     }
 
-    /// Returns once no claim of this ticket is under way.
+    /// Waits until no claim of this ticket is in flight.
     pub(crate) async fn claim_has_ended(&self, id: TicketId) {
         let ends = self.claims.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
         if let Some(mut ends) = ends {
-            // Nothing is ever sent.
-            let _ended = ends.changed().await;
+            let _ = ends.changed().await; // nothing is sent: it ends with the sender
         }
     }
 
-    /// Nobody knows what the ticket has claimed of this.
+    /// Notes that the ticket may have claimed a document of this queue.
     pub(crate) fn doubt(&self, id: TicketId, claiming: &Arc<Claiming>) {
         let mut doubtful = self.doubtful();
         if doubtful.len() < DOUBTFUL_MAX {
@@ -198,22 +203,23 @@ impl InDocuments {
         }
     }
 
-    /// What the ticket may have claimed, if nobody knows.
+    /// Returns the queue of which the ticket may have claimed a document.
     pub(crate) fn doubtful_claim(&self, id: TicketId) -> Option<Arc<Claiming>> {
         self.doubtful().get(&id).cloned()
     }
 
-    /// The ticket leaves together with a write of its holder that is sent now.
+    /// Notes that the ticket leaves together with a write that is sent now.
     pub(crate) fn begins_to_leave(&self, id: TicketId) {
         self.leaving().insert(id, false);
     }
 
-    /// The ticket has left so.
+    /// Notes that the ticket has left with that write.
     pub(crate) fn has_left(&self, id: TicketId) {
         self.leaving().insert(id, true);
     }
 
-    /// The write was not made, or nobody knows, and the ticket is to leave by itself.
+    /// Notes that the write was not made or not answered, so that the ticket has to leave by
+    /// itself.
     pub(crate) fn stays(&self, id: TicketId) {
         let mut leaving = self.leaving();
         if leaving.get(&id) == Some(&false) {
@@ -221,27 +227,28 @@ impl InDocuments {
         }
     }
 
-    /// Whether the ticket leaves so, or has left.
+    /// Returns whether the ticket leaves with a write, or has left.
     pub(crate) fn is_leaving(&self, id: TicketId) -> bool {
         self.leaving().contains_key(&id)
     }
 
-    /// Whether the ticket has left so. It is asked once, and by then nobody waits for the write any more.
+    /// Takes whether the ticket has left with a write. It is called once, after the write has
+    /// ended.
     pub(crate) fn take_left(&self, id: TicketId) -> bool {
         self.leaving().remove(&id).unwrap_or(false)
     }
 
-    /// Whoever joins the line of this name claims a document.
+    /// Opens a queue: a ticket that joins the line of this key claims a document.
     pub(crate) fn open_queue(&self, key: &Key, claiming: Claiming) {
         self.queues().insert(key.clone(), Arc::new(claiming));
     }
 
-    /// Nobody does any more.
+    /// Closes a queue.
     pub(crate) fn close_queue(&self, key: &Key) {
         self.queues().remove(key);
     }
 
-    /// What is claimed by whoever joins the line of this name.
+    /// Returns the queue of this key.
     pub(crate) fn queue(&self, key: &Key) -> Option<Arc<Claiming>> {
         self.queues().get(key).cloned()
     }
@@ -284,7 +291,7 @@ impl InDocuments {
     }
 }
 
-/// The key of the nth queue of this process. It names no document.
+/// Returns the key of the nth queue of this process. It names no document.
 pub(crate) fn queue_key(nth: u64) -> Result<Key> {
     Key::new(format!("{QUEUE} {nth}"))
 }
@@ -293,7 +300,7 @@ pub(crate) fn is_queue(key: &Key) -> bool {
     key.as_str().starts_with(QUEUE)
 }
 
-/// The stage that fills a document which was made just now: it has null in this field, as no other one has.
+/// Returns the stage that fills a new document, which is the only kind with null in this field.
 fn fill(document: &Document, fresh: &str) -> Document {
     let is_new = doc! { "$eq": [{ "$type": format!("${fresh}") }, "null"] };
     let is_kept = doc! { "$ne": ["$$this.k", { "$literal": fresh }] };

@@ -1,4 +1,4 @@
-//! A store: the lines of a collection, and how it is opened.
+//! A store: the lines of a collection, and its opening.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,14 +27,14 @@ use crate::tray::Tray;
 use crate::turns::Turns;
 use crate::url;
 
-/// How often an onlooker looks.
+/// Poll interval of onlookers without a change stream.
 const LOOK_PAUSE: Duration = Duration::from_millis(250);
 /// Databases that no lock may be in.
 const PRIVATE: [&str; 3] = ["admin", "config", "local"];
-/// What the user of a client of their own should know.
-const BORROWED: &str = "the client belongs to the program's own runtime: while that is blocked, or all connections of the client are in use, no lock is renewed; while a ticket or a queue waits, a change stream uses one of them; connect by a URL or by options instead";
+/// The warning for a store over the program's own client.
+const BORROWED: &str = "the client belongs to the program's own runtime: while that is blocked, or all connections of the client are in use, no lock is renewed; while a ticket or a queue waits, a change stream for each collection uses one of them, so set maxPoolSize if there are many; connect by a URL or by options instead";
 
-/// The lines of a collection. It is driven by the runtime that it was opened in.
+/// The lines of a collection. The runtime that it was opened in drives it.
 pub struct MongoStore {
     pub(crate) calls: Arc<Calls>,
     pub(crate) lanes: Lanes,
@@ -52,7 +52,7 @@ pub struct MongoStore {
     pub(crate) sampler: Sampler,
     pub(crate) host: ThisRuntime,
     pub(crate) spots: Spots,
-    /// What tickets read when they were served.
+    /// The documents that tickets read when they were served.
     pub(crate) tray: Arc<Tray>,
     /// Whether the client is this store's own, and ends with it.
     pub(crate) is_own: bool,
@@ -134,7 +134,8 @@ impl MongoStore {
     }
 }
 
-/// MongoDB keeps some databases for itself. What stands in `local` is on one member only, so that a fail-over forgets it.
+/// Returns an error for MongoDB's own databases. `local` is on one member only, so a fail-over
+/// loses it.
 fn refuse_private(database: &str) -> Result<()> {
     if !PRIVATE.contains(&database) {
         return Ok(());
@@ -145,7 +146,7 @@ fn refuse_private(database: &str) -> Result<()> {
     )))
 }
 
-/// A name that no other client's inbox has.
+/// Returns a random name for the inbox of a client.
 fn inbox() -> Result<String> {
     let random = getrandom::u64().map_err(|error| {
         Error::rejected(format!("the operating system has no random numbers to give: {error}"))

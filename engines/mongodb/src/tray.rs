@@ -1,4 +1,5 @@
-//! A tray: what tickets have read in the step in which they were served, until their owners take it.
+//! A tray: what tickets have read in the step in which they were served, until their owners take
+//! it.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -24,7 +25,7 @@ impl Tray {
         }
     }
 
-    /// What the ticket has read. It is given once.
+    /// Takes the document that the ticket has read.
     pub(crate) fn take(&self, id: TicketId) -> Option<Document> {
         self.documents().remove(&id)
     }

@@ -10,7 +10,7 @@ use crate::spot::Spot;
 
 /// Another command inserted the record at the same time.
 pub(crate) const DUPLICATE_KEY: i32 = 11_000;
-/// Whoever keeps the lines is another server now, or none: `InterruptedAtShutdown`, `InterruptedDueToReplStateChange`,
+/// Error codes of a server that is no primary any more: `InterruptedAtShutdown`, `InterruptedDueToReplStateChange`,
 /// `ShutdownInProgress`, `PrimarySteppedDown`, `NotWritablePrimary`, `NotPrimaryNoSecondaryOk`, `NotPrimaryOrSecondary`.
 const NOT_PRIMARY: [i32; 7] = [11_600, 11_602, 91, 189, 10_107, 13_435, 13_436];
 /// The command was ended, and may have been carried out: `MaxTimeMSExpired`, `ExceededTimeLimit`, `NetworkTimeout`,
@@ -18,10 +18,10 @@ const NOT_PRIMARY: [i32; 7] = [11_600, 11_602, 91, 189, 10_107, 13_435, 13_436];
 /// `WriteConcernTimeout`, `LockTimeout`, `SocketException`, `StaleConfig`, `FailedToSatisfyReadPreference`.
 const UNKNOWN: [i32; 13] = [50, 262, 89, 6, 7, 112, 11_601, 202, 64, 24, 9001, 13_388, 133];
 
-/// So the driver says of an answer whose length makes no sense.
+/// The driver's words for an answer whose length makes no sense.
 const GARBLED: &str = "out of range integral type conversion";
 
-/// So many letters of what a server says are repeated.
+/// Maximum letters of a server's message in an error.
 const WORDS_MAX: usize = 160;
 
 /// What the servers, or the way to them, answered. The driver's own error is not kept: it may repeat a password.
@@ -105,12 +105,14 @@ fn refused(name: &Name, command: &CommandError) -> Error {
             "{servers} has no primary at the moment, or another one{says}"
         )),
         code if UNKNOWN.contains(&code) => Error::unavailable(format!(
-            "{servers} did not carry it out in time, or nobody knows{says}"
+            "{servers} did not confirm the command in time: it may be carried out all the same{says}"
         )),
         DUPLICATE_KEY => Error::rejected(format!(
             "a unique index of {servers} refuses the document, because another one has the same value: change the value, or drop the index{says}"
         )),
-        code => Error::rejected(format!("{servers} refused with the code {code}{says}")),
+        code => Error::rejected(format!(
+            "{servers} refused the command with the code {code}: check the filter, the order or the update that the program gave, or look up the code in MongoDB's manual{says}"
+        )),
     }
 }
 
@@ -151,7 +153,7 @@ fn unreached(name: &Name, message: &str) -> Error {
         "members of it are there and have none: an election takes some ten seconds, and `timeout=20s` in the URL lets a call wait for it"
     } else if let Some(name) = unknown_name(message) {
         return Error::unavailable(format!(
-            "nobody here knows the name of {name}: is it spelt right?"
+            "no DNS server or hosts file knows the name of {name}: is it spelt right?"
         ));
     } else if !message.contains("Servers: [") {
         "none of them is in the replica set that `replicaSet` names"
@@ -205,7 +207,7 @@ pub(crate) fn contended(name: &Name) -> Error {
 /// A ticket left its line between two questions about it.
 pub(crate) fn ended(name: &Name) -> Error {
     Error::unavailable(format!(
-        "{} lost the ticket between two questions: its life ended, or somebody took it out",
+        "{} lost the ticket between two commands: its lease ended, or another client broke it",
         name.servers
     ))
 }

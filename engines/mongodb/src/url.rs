@@ -139,7 +139,7 @@ mod tests {
         .unwrap();
         assert_eq!(rest, "mongodb://u:p@a,b:5/shop?replicaSet=rs0&w=1");
         assert_eq!(settings.database.as_deref(), Some("x"));
-        assert_eq!(settings.collection, "l/x");
+        assert_eq!(settings.collection.as_deref(), Some("l/x"));
         assert_eq!(settings.timeout, Duration::from_millis(300));
         assert_eq!(split("mongodb://h").unwrap(), ("mongodb://h".to_owned(), Settings::new()));
         assert_eq!(split("mongodb://h/?timeout=1s").unwrap().0, "mongodb://h/");

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tenure_core::Ticket;
 
-/// What is asked for a ticket.
+/// A verb for a ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
     Join {
@@ -13,7 +13,7 @@ pub(crate) enum Verb {
     },
     Renew,
     Leave {
-        /// It is told to leave, and keeps its place until its owner has stopped.
+        /// The ticket is asked to leave, and keeps its place until its owner has stopped.
         soon: bool,
     },
     /// Where the ticket stands. This is no sign of life.

@@ -1,4 +1,5 @@
-//! Arrivals: a bell for workers that wait, which rings when a document may have come in, was changed, or was let go.
+//! Arrivals: notifies waiting workers when a document may have come in, was changed, or was
+//! released.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -14,7 +15,8 @@ use crate::alone::NOT_BEFORE;
 use crate::feed::{Consumer, Feed, Hears, Listening, Wants};
 use crate::store::MongoStore;
 
-/// How long a worker waits for the stream to open before it looks for documents. Once the stream opens, the bell rings.
+/// How long a worker waits for the stream to open before it looks for documents. Once the stream
+/// opens, the bell rings.
 const OPENING_MAX: Duration = Duration::from_secs(1);
 
 /// The bell of one queue. It rings while a worker listens.
@@ -145,6 +147,8 @@ impl Consumer for Ear {
 
     fn closed(&self) {
         self.hears.send_replace(Hears::Closed);
+        // A worker that waits looks, and gets the error of closed locks.
+        self.ring();
     }
 }
 

@@ -333,7 +333,7 @@ impl Target<'_> {
 
     fn is_found_by(&self, name: &str) -> Error {
         Error::invalid(format!(
-            "`{name}` cannot be changed by whoever locks `{}`, because the part is found by it: lock what is around the part, and update that",
+            "`{name}` cannot be changed under the lock of `{}`, because the path finds the part by it: lock the document or part around it, and update that",
             self.path
         ))
     }

@@ -1,4 +1,5 @@
-//! A claim: one command that locks any one document which matches a filter, skips what is held, and reads it.
+//! A claim: one command that locks any one document which matches a filter, skips what is held, and
+//! reads it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,10 +21,11 @@ use crate::store::MongoStore;
 use crate::trouble;
 use crate::wish::{Reads, Verb, Wish};
 
-/// The documents that one claim passes over before it is refused: if many cannot be locked, an operator must know.
+/// Maximum documents that one claim passes over. If more cannot be locked, the call fails, so that
+/// an operator notices.
 const UNFIT_MAX: u32 = 16;
-/// Which documents a claim looks for. Where an index has `not_before`, it leads to both kinds apart, and past all that is put off
-/// for longer.
+/// Which documents a claim looks for. Where an index has `not_before`, it leads to both kinds
+/// apart, and past all that is put off for longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Which {
     Any,
@@ -33,10 +35,10 @@ enum Which {
     PutOff,
 }
 
-/// How often a claim asks by name for a document that other workers are quicker with.
+/// Maximum attempts of a claim by name if other workers are quicker.
 const RACES_MAX: u32 = 4;
 
-/// What a claim came to.
+/// The outcome of a claim.
 enum Claimed {
     Yes(Place),
     Nothing,
@@ -62,7 +64,8 @@ impl MongoStore {
         claimed
     }
 
-    /// Whether the ticket has claimed a document. One whose claim was not answered is looked for among all that match.
+    /// Whether the ticket has claimed a document. One whose claim was not answered is looked for
+    /// among all that match.
     pub(super) async fn has_claimed(&self, ticket: &Ticket) -> Result<bool> {
         let documents = self.spots.in_documents()?;
         if documents.claimed_by(ticket.id).is_some() {
@@ -132,7 +135,8 @@ impl MongoStore {
         Ok(Claimed::Nothing)
     }
 
-    /// Whether an index has the time to which documents were put off. A user who may not ask has none.
+    /// Whether an index has the time to which documents were put off. A user who may not ask has
+    /// none.
     async fn has_index(&self) -> Result<bool> {
         let name = format!("{}.{NOT_BEFORE}", self.spots.in_documents()?.field);
         let command = rawdoc! {
@@ -149,8 +153,8 @@ impl MongoStore {
             .any(|key| key.contains_key(&name)))
     }
 
-    /// Locks the first document to which all filters apply. The server may refuse without naming the document; then the first
-    /// one is asked for by name.
+    /// Locks the first document to which all filters apply. The server may refuse without naming
+    /// the document; then the first one is asked for by name.
     async fn claim_first(
         &self,
         ticket: &Ticket,
@@ -263,8 +267,9 @@ impl MongoStore {
         self.calls.write(self.change_by(&query, &empty)).await.map(drop)
     }
 
-    /// How long it is until a document that matches may be free, if no holder lets it go before: its holder may be dead, or it
-    /// was put off. `None`: none that matches is free within this time, unless its holder lets it go.
+    /// How long it is until a document that matches may be free, if no holder lets it go before:
+    /// its holder may be dead, or it was put off. `None`: none that matches is free within this
+    /// time, unless its holder lets it go.
     pub(super) async fn next_due(
         &self,
         filter: Document,
@@ -297,7 +302,8 @@ impl MongoStore {
 }
 
 impl Which {
-    /// The line is empty, or all lives in it have ended. The first can be told without an expression, which is slow.
+    /// Returns the filters for a line that is empty, or whose leases have all ended. The first case
+    /// needs no slow expression.
     fn free(self, field: &str) -> Vec<Document> {
         let not_before = format!("{field}.{NOT_BEFORE}");
         let is_over = bson!({ "$lte": [due(field), now(field)] });
@@ -335,7 +341,8 @@ fn first_of(answer: &Document) -> Result<Option<&Document>> {
     Ok(batch(answer)?.first().and_then(Bson::as_document))
 }
 
-/// Who may hold by what cannot be read is not known, and how long a document is put off neither.
+/// Returns the condition that the line and `not_before` can be read: otherwise the document may be
+/// held or put off.
 fn readable(field: &str) -> Bson {
     let (lens, then) = (Lens::field(field), format!("${field}.{NOT_BEFORE}"));
     let writer = Writer(&lens);
@@ -344,7 +351,8 @@ fn readable(field: &str) -> Bson {
     ] })
 }
 
-/// When a document is free: nobody lives in its line, and it is not put off. Zero if nobody ever was there.
+/// Returns the time at which a document is free: all leases have ended, and it is not put off. Zero
+/// without a line.
 fn due(field: &str) -> Bson {
     let ends = |array: &str| bson!({ "$max": format!("${field}.{array}.ends") });
     let latest =

@@ -16,7 +16,8 @@ use super::typed::{read, written};
 
 /// A collection in this process's memory. Clones are the same collection.
 ///
-/// It takes updates by `$set`, `$unset`, `$inc`, `$push` and `$pull`, and filters by values, `$eq`, `$ne`, `$gt`, `$gte`, `$lt`,
+/// It takes updates by `$set`, `$unset`, `$inc`, `$push` and `$pull`, and filters by values, `$eq`,
+/// `$ne`, `$gt`, `$gte`, `$lt`,
 /// `$lte`, `$in`, `$exists`, `$and` and `$or`. Pipelines and all else are refused by a sentence.
 ///
 /// ```
@@ -42,7 +43,7 @@ impl MemoryDocuments {
         Self::default()
     }
 
-    /// Puts a document in, as somebody does who knows of no lock. It has an `_id` that no other one has.
+    /// Inserts a document, as a program does that knows of no lock. Its `_id` must be new.
     pub fn insert<T: Serialize>(&self, document: &T) -> Result<()> {
         let document = written(document)?;
         let id = document.get("_id").cloned();
@@ -50,13 +51,13 @@ impl MemoryDocuments {
         self.0.insert(&id, document)
     }
 
-    /// The document with this `_id`, without its locks.
+    /// Returns the document with this `_id`, without its locks.
     pub fn find<T: DeserializeOwned>(&self, id: impl Into<Bson>) -> Result<Option<T>> {
         let id = id.into();
         self.0.find(&id).map(|(document, field)| read(document, &id, &field)).transpose()
     }
 
-    /// Puts another document in the place of the one with its `_id`, as somebody does who knows of no lock.
+    /// Replaces the document with the same `_id`, as a program does that knows of no lock.
     pub fn replace<T: Serialize>(&self, document: &T) -> Result<()> {
         let document = written(document)?;
         let id = document.get("_id").cloned().unwrap_or(Bson::Null);
@@ -64,25 +65,27 @@ impl MemoryDocuments {
         self.0.insert(&id, document)
     }
 
-    /// Changes a document by operators, as somebody does who knows of no lock.
+    /// Updates a document by operators, as a program does that knows of no lock.
     pub fn update(&self, id: impl Into<Bson>, operators: &Document) -> Result<()> {
         self.0.update(&id.into(), operators)
     }
 
-    /// The engine under the locks on these documents: its keys are those of [`DocumentLock::key`](super::DocumentLock::key).
+    /// The engine under the locks on these documents: its keys are those of
+    /// [`DocumentLock::key`](super::DocumentLock::key).
     pub fn engine(&self, documents: &Documents) -> AnyEngine {
         let host = Arc::new(BackgroundRuntime::for_timers());
         AnyEngine::new(MemoryView::new(self.0.clone(), documents, host))
     }
 
-    /// Deletes a document, as somebody does who knows of no lock.
+    /// Deletes a document, as a program does that knows of no lock.
     pub fn delete(&self, id: impl Into<Bson>) {
         self.0.delete(&id.into());
     }
 }
 
 impl Documents {
-    /// The locks on the documents of a collection in memory. All who lock them must be of one process.
+    /// Returns the locks on the documents of a collection in memory, which are those of one
+    /// process.
     pub fn in_memory<T>(self, collection: &MemoryDocuments) -> DocumentLocks<T> {
         DocumentLocks::new(Shelf::in_memory(self, collection.0.clone()))
     }

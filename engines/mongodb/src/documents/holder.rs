@@ -1,4 +1,5 @@
-//! A holder: the ticket that locks a document or a part, those that it has around it, and what is asked for in their name.
+//! A holder: the ticket that locks a document or a part, those that it has around it, and what is
+//! asked for in their name.
 
 use std::future::{pending, poll_fn};
 use std::pin::pin;
@@ -16,7 +17,8 @@ use super::request::{Act, Done, Holding};
 use super::shelf::Shelf;
 use super::typed::read;
 
-/// The locks around a part, from the outermost. Parts that are locked together share them; they are released with the last.
+/// The locks around a part, from the outermost. Parts that are locked together share them; they are
+/// released with the last.
 #[derive(Default)]
 pub(super) struct Around(Vec<(Named, Guard)>);
 
@@ -46,10 +48,10 @@ pub(super) struct Holder {
     /// The lock itself.
     own: LeaseHandle,
     holding: Holding,
-    /// What is around it and locked with it, from the outermost.
+    /// The locks around it that are taken with it, from the outermost.
     pub(super) around: Arc<Around>,
-    /// How many writes were begun. They are made one after the other, because the server tells by this number which of
-    /// them it has made.
+    /// Number of writes that were begun. They are made one after the other, because this number in
+    /// the ticket shows which of them the server has made.
     writes: Mutex<i64>,
 }
 
@@ -73,7 +75,7 @@ impl Holder {
         &self.holding.named
     }
 
-    /// What was read with the lock. Who had to wait for it reads now.
+    /// Returns the document that was read with the lock. A ticket that had to wait reads it now.
     pub(super) async fn first<T: DeserializeOwned>(&self) -> Result<T> {
         match self.shelf.home.was_read(self.own.id()) {
             Some(document) => self.typed(document),
@@ -141,12 +143,12 @@ impl Holder {
         Ok(())
     }
 
-    /// Why the server did not carry something out: the store tells what became of the lock.
+    /// Returns why the server refused an act: it renews, and so learns the state of the lock.
     async fn refused(&self) -> Error {
         self.extend().await.err().unwrap_or_else(|| Error::lost(Loss::Broken))
     }
 
-    /// Has something done, while it is held. It takes no longer than any other question may.
+    /// Runs an act under the lock, within the time of one answer.
     pub(super) async fn act(&self, act: Act) -> Result<()> {
         let within = self.shelf.locks.guarantees().answers_within;
         let late = self.shelf.home.host().sleep(within);

@@ -1,5 +1,5 @@
-//! A home: where the documents are, in MongoDB or in memory, and where what is asked of them is carried out, whatever the
-//! caller's threads do.
+//! A home: the place of the documents, in MongoDB or in memory. Its runtime runs their requests,
+//! even if the caller's threads are blocked.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,7 @@ pub(super) enum Home {
 }
 
 impl Home {
-    /// What a ticket read when it was served.
+    /// Returns the document that a ticket read when it was served.
     pub(super) fn was_read(&self, id: TicketId) -> Option<Document> {
         match self {
             Self::Mongo { store, .. } => store.tray.take(id),
@@ -33,7 +33,7 @@ impl Home {
         }
     }
 
-    /// What a holder reads now; `None` if it holds no more.
+    /// Reads the document for a holder; `None` if it holds no more.
     pub(super) async fn read(&self, holding: Holding, reads: Reads) -> Result<Option<Document>> {
         match self {
             Self::Mongo { store, host } => ask(host, store.clone().read(holding, reads)).await,
@@ -41,7 +41,7 @@ impl Home {
         }
     }
 
-    /// Does what a holder asks for, as the how-manieth of its writes.
+    /// Runs an act of a holder. `count` is the number of the write, from 1.
     pub(super) async fn act(&self, holding: Holding, count: i64, act: Act) -> Result<Done> {
         match self {
             Self::Mongo { store, host } => ask(host, store.clone().act(holding, count, act)).await,
@@ -49,7 +49,7 @@ impl Home {
         }
     }
 
-    /// Whoever joins the line of this name claims a document.
+    /// Opens a queue: a ticket that joins the line of this key claims a document.
     pub(super) fn open_queue(&self, key: &Key, claiming: Claiming) {
         match self {
             Self::Mongo { store, .. } => {
@@ -61,7 +61,7 @@ impl Home {
         }
     }
 
-    /// Nobody does any more.
+    /// Closes a queue.
     pub(super) fn close_queue(&self, key: &Key) {
         match self {
             Self::Mongo { store, .. } => {
@@ -73,7 +73,7 @@ impl Home {
         }
     }
 
-    /// The document that a ticket has claimed.
+    /// Returns the document that a ticket has claimed.
     pub(super) fn claimed_by(&self, id: TicketId) -> Result<Option<Named>> {
         match self {
             Self::Mongo { store, .. } => {
@@ -84,7 +84,8 @@ impl Home {
         }
     }
 
-    /// How long it is until a document that matches may be free by itself; `None`: none is within this time.
+    /// Returns the time until a matching document may be free by itself; `None`: none is within
+    /// this time.
     pub(super) async fn next_due(
         &self,
         filter: Document,
@@ -101,7 +102,7 @@ impl Home {
         }
     }
 
-    /// What rings when a document that matches may have come in.
+    /// Returns the notifications of documents that may have come in.
     pub(super) fn arrivals(&self, filter: &Document) -> Result<Arrivals> {
         match self {
             Self::Mongo { store, .. } => Arrivals::new(store, FilterFields::of(filter)),
@@ -115,14 +116,14 @@ impl Home {
     }
 }
 
-/// Carries something out on the host. It goes on if its caller goes.
+/// Runs a future on the host. It goes on if the caller is dropped.
 async fn ask<T: Send + 'static>(
     host: &Arc<dyn Runtime>,
     asked: impl Future<Output = Result<T>> + Send + 'static,
 ) -> Result<T> {
     let (told, answered) = oneshot::channel();
     host.spawn(Box::pin(async move {
-        let _nobody_listens = told.send(asked.await);
+        let _ = told.send(asked.await); // the caller may be gone
     }));
     answered.await.unwrap_or_else(|_| {
         Err(Error::unavailable("the thread that speaks to the store ended before it had an answer"))

@@ -20,7 +20,8 @@ use super::shelf::Shelf;
 
 /// The locks on the documents of one collection. Clones share everything.
 ///
-/// Made by [`Documents::over`](super::Documents::over) and [`Documents::connect`](super::Documents::connect).
+/// Made by [`Documents::over`](super::Documents::over) and
+/// [`Documents::connect`](super::Documents::connect).
 pub struct DocumentLocks<T> {
     shelf: Arc<Shelf>,
     of: PhantomData<fn() -> T>,
@@ -41,7 +42,11 @@ impl<T> DocumentLocks<T> {
         &self.shelf
     }
 
-    /// The lock on the document with this `_id`, which may be any value that MongoDB takes for one.
+    /// The lock on the document with this `_id`.
+    ///
+    /// The `_id` is a number, text, `ObjectId`, date, timestamp, bytes, boolean, null or document
+    /// of these. As text it has at most 1,024 bytes. The lock of any other `_id` returns
+    /// [`Invalid`](tenure_core::ErrorKind::Invalid).
     pub fn document(&self, id: impl Into<Bson>) -> DocumentLock<T> {
         DocumentLock::new(&self.shelf, Named::whole(id.into()))
     }
@@ -66,18 +71,23 @@ impl<T> DocumentLocks<T> {
         DocumentLock::new(&self.shelf, Named { path, ..Named::whole(id.into()) })
     }
 
-    /// What these servers promise.
+    /// Returns what the connected servers promise.
     pub fn guarantees(&self) -> &Guarantees {
         self.shelf.locks.guarantees()
     }
 
-    /// The same locks as those of any other store, for what is not about documents: [`Locks::with_owner`], elections,
-    /// onlookers. A document is named by its lock's [key](DocumentLock::key).
+    /// The same locks as those of any other store, for what is not about documents:
+    /// [`Locks::with_owner`], elections, onlookers. A document is named by its lock's
+    /// [key](DocumentLock::key).
     pub fn locks(&self) -> &Locks {
         &self.shelf.locks
     }
 
-    /// Returns once nothing is under way any more. See [`Locks::close`].
+    /// Closes the locks for good, and waits until dropped locks are released.
+    ///
+    /// Guards that are still held are lost. Calls that wait return
+    /// [`Invalid`](tenure_core::ErrorKind::Invalid) with the reason
+    /// [`Closed`](tenure_core::Reason::Closed). See [`Locks::close`].
     pub async fn close(&self) {
         self.shelf.locks.close().await;
     }
@@ -108,7 +118,8 @@ pub struct DocumentLock<T> {
     pub(super) shelf: Arc<Shelf>,
     pub(super) named: Result<Named>,
     pub(super) lock: RwLock,
-    /// What is around the part and read with it, from the outermost, where locks are taken together.
+    /// The locks that are taken around the part for reading, from the outermost, with
+    /// `Documents::together`.
     pub(super) around: Vec<(Named, RwLock)>,
     has_terms: bool,
     of: PhantomData<fn() -> T>,
@@ -152,24 +163,27 @@ impl<T> DocumentLock<T> {
     }
 
     terms! {
-        /// How long it lives without a sign of life, 30 s by default. See [`Mutex::ttl`](tenure_core::Mutex::ttl).
+        /// Sets the ttl without a renewal, 30 s by default. See
+        /// [`Mutex::ttl`](tenure_core::Mutex::ttl).
         ttl(ttl: Duration);
-        /// How often a sign of life is given, a third of the ttl by default.
+        /// Sets the time between two renewals, a third of the ttl by default.
         renew_every(period: Duration);
-        /// How long before the end of its life it counts as lost. See [`Mutex::margin`](tenure_core::Mutex::margin).
+        /// Sets how long before its end the lease counts as lost. See
+        /// [`Mutex::margin`](tenure_core::Mutex::margin).
         margin(margin: Duration);
-        /// How much faster the server's clock may run than this machine's, in parts per million.
+        /// Sets how much faster the server's clock may run than this machine's, in parts per
+        /// million.
         drift_ppm(drift_ppm: u32);
-        /// What others see beside it in the line.
+        /// Sets the text that others see beside the ticket in the line.
         note(note: &str);
-        /// After so long it is lost, and renewed no more.
+        /// Sets the longest hold: after this time the lock is lost, and is not renewed any more.
         max_hold(time: Duration);
-        /// It is not renewed by itself, only by [`extend`](tenure_core::LeaseHandle::extend).
+        /// Turns off renewal: only [`extend`](tenure_core::LeaseHandle::extend) renews.
         manual_renewal();
     }
 
-    /// The same for a collection with a shard key: its fields, as the document has them. A server that keeps a part of the
-    /// collection is found by them. They come before the terms.
+    /// Adds the fields of the shard key, as the document has them. A cluster finds the shard by
+    /// them. Call this before the terms.
     pub fn routed(self, shard_key: Document) -> Self {
         if self.has_terms {
             let error = Error::invalid(
@@ -183,22 +197,22 @@ impl<T> DocumentLock<T> {
         }
     }
 
-    /// Its key: what [`Locks::line`], [`Locks::break_ticket`] and the like call it.
+    /// Returns the key of the lock, for [`Locks::line`], [`Locks::break_ticket`] and the like.
     pub fn key(&self) -> Result<Key> {
         self.named.as_ref().map_err(Clone::clone)?.key()
     }
 
-    /// The tickets in its line, from the front.
+    /// Returns the tickets in the line, from the front.
     pub async fn line(&self) -> Result<Vec<(Ticket, Place)>> {
         self.shelf.locks.line(self.key()?).await
     }
 
-    /// Breaks somebody's ticket. See [`Locks::break_ticket`].
+    /// Breaks a ticket of any client. See [`Locks::break_ticket`].
     pub async fn break_ticket(&self, id: TicketId) -> Result<LeaveOutcome> {
         self.shelf.locks.break_ticket(self.key()?, id).await
     }
 
-    /// What is around it, locked for reading, within this time; `None` if that was in vain.
+    /// Takes the locks around the part for reading; `None` if the time is over before.
     async fn around(&self, until: Until) -> Result<Option<Arc<Around>>> {
         let mut around = Around::default();
         for (named, lock) in &self.around {
@@ -210,38 +224,38 @@ impl<T> DocumentLock<T> {
 }
 
 impl<T: DeserializeOwned> DocumentLock<T> {
-    /// Waits for the lock, and reads what it locks. First come, first served.
+    /// Waits for the lock, and reads the document or the part. First come, first served.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves the line; nothing stays behind. So any time-out will do.
+    /// Dropping the future leaves the line, so any timeout is safe.
     pub async fn lock(&self) -> Result<DocumentGuard<T>> {
         let guard = self.write(Until::Served).await?;
         guard.ok_or_else(|| unreachable!("it waits for as long as it takes"))
     }
 
-    /// Takes the lock if it is free, and answers `None` if it is not.
+    /// Takes the lock if it is free. Returns `None` if it is not.
     pub async fn try_lock(&self) -> Result<Option<DocumentGuard<T>>> {
         self.write(Until::Now).await
     }
 
-    /// Waits for the lock for so long, and answers `None` if that was in vain.
+    /// Waits for the lock for this time. Returns `None` if it was not free by then.
     pub async fn try_lock_for(&self, time: Duration) -> Result<Option<DocumentGuard<T>>> {
         self.write(Until::within(time)).await
     }
 
-    /// Waits until it may read: readers hold together, and keep writers out.
+    /// Waits for a read lock: readers hold together, and keep writers out.
     pub async fn read(&self) -> Result<DocumentReader<T>> {
         let guard = self.reading(Until::Served).await?;
         guard.ok_or_else(|| unreachable!("it waits for as long as it takes"))
     }
 
-    /// Reads if nobody writes or waits to, and answers `None` otherwise.
+    /// Takes a read lock if no writer holds or waits. Returns `None` otherwise.
     pub async fn try_read(&self) -> Result<Option<DocumentReader<T>>> {
         self.reading(Until::Now).await
     }
 
-    /// Waits for so long until it may read, and answers `None` if that was in vain.
+    /// Waits for a read lock for this time. Returns `None` if it was not free by then.
     pub async fn try_read_for(&self, time: Duration) -> Result<Option<DocumentReader<T>>> {
         self.reading(Until::within(time)).await
     }
@@ -267,7 +281,7 @@ impl<T> fmt::Debug for DocumentLock<T> {
     }
 }
 
-/// How long a caller waits for all that it locks.
+/// Time that a caller waits for all of its locks.
 #[derive(Clone, Copy)]
 pub(super) enum Until {
     Served,

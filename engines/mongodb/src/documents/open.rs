@@ -15,9 +15,10 @@ use crate::url;
 impl Documents {
     /// The locks on the documents of this collection, over its own client.
     ///
-    /// The client's connections are driven by the runtime that this is called in, which must be the one that the client
-    /// was made in: while that is blocked, or while the program's own commands use every connection, no lock is renewed,
-    /// and the guarantees say so. While tickets or queues wait, one change stream uses one of the connections.
+    /// The calling runtime drives the client's connections. It must be the one that the client was
+    /// made in: while that is blocked, or while the program's own commands use every connection, no
+    /// lock is renewed, and the guarantees say so. While tickets or queues wait, one change stream
+    /// for each collection uses a connection.
     /// [`connect`](Self::connect) has no such limits.
     pub async fn over<T: Send + Sync>(
         self,
@@ -29,11 +30,16 @@ impl Documents {
         self.open(client, name, Some(Handle::current()), settings).await
     }
 
-    /// The locks on the documents of a collection, with connections of their own. The URL names the database, and the
-    /// collection as `collection=…`.
+    /// The locks on the documents of a collection, with connections of their own. The URL names the
+    /// database, and the collection as `collection=…`.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](tenure_core::ErrorKind::Invalid) if the URL names no collection, or has an option that neither Tenure nor the
+    /// driver knows.
     pub async fn connect<T: Send + Sync>(self, url: impl AsRef<str>) -> Result<DocumentLocks<T>> {
         let (options, settings) = url::read(url.as_ref()).await?;
-        let settings = self.spoken(settings);
+        let settings = self.settings_of_url(settings)?;
         let opened =
             Shelf::connect(self, settings, move |timeout| connect::client(options, timeout));
         Ok(DocumentLocks::new(Box::pin(opened).await?))

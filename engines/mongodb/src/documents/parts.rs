@@ -1,7 +1,8 @@
-//! Several parts of one document that one task locks, without waiting for itself.
+//! Several parts of one document, locked by one task that does not wait for itself.
 //!
-//! Each lock on a part also reads what is around it. A waiter for the whole stands between two such reads of one task: behind
-//! the first, and ahead of the second, so that both wait for ever. Here what is around the parts is read once.
+//! Each lock on a part also reads what is around it. A waiter for the whole stands between two such
+//! reads of one task: behind the first, and ahead of the second, so that both wait for ever. Here
+//! what is around the parts is read once.
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,9 +27,9 @@ impl<T> DocumentLocks<T> {
     /// Several parts of the document with this `_id`, locked by one task. Where locks are taken
     /// [together](super::Documents::together), what is around the parts is locked once for all of them.
     ///
-    /// A task that holds one part and asks for another one by [`part`](Self::part) waits for ever if another client waits for
-    /// the whole meanwhile: that client is ahead of the second part, and behind the first one. This takes them in an order
-    /// that all clients share.
+    /// A task that holds one part and asks for another one by [`part`](Self::part) waits for ever
+    /// if another client waits for the whole meanwhile: that client is ahead of the second part,
+    /// and behind the first one. This takes them in an order that all clients share.
     ///
     /// ```no_run
     /// # use serde::Deserialize;
@@ -70,17 +71,18 @@ impl<P> Clone for DocumentParts<P> {
 }
 
 impl<P> DocumentParts<P> {
-    /// How long each lives without a sign of life, 30 s by default.
+    /// Sets the ttl of each without a renewal, 30 s by default.
     pub fn ttl(self, ttl: Duration) -> Self {
         Self(self.0.into_iter().map(|lock| lock.ttl(ttl)).collect())
     }
 
-    /// What others see beside each in its line.
+    /// Sets the text that others see beside each ticket in its line.
     pub fn note(self, note: &str) -> Self {
         Self(self.0.into_iter().map(|lock| lock.note(note)).collect())
     }
 
-    /// All locks in the order in which every client takes them: from the outside to the inside, and by their names.
+    /// Returns all locks in the order in which every client takes them: from the outside to the
+    /// inside, and by their names.
     fn steps(&self) -> Result<Vec<Step<'_>>> {
         let mut steps: Vec<Step<'_>> = Vec::new();
         for (at, part) in self.0.iter().enumerate() {
@@ -109,22 +111,23 @@ impl<P> DocumentParts<P> {
 }
 
 impl<P: DeserializeOwned> DocumentParts<P> {
-    /// Waits for all of them, and reads them. The guards are in the order of the paths. Each changes and releases its own part;
-    /// what is around them is released with the last.
+    /// Waits for all of them, and reads them. The guards are in the order of the paths. Each
+    /// changes and releases its own part; what is around them is released with the last.
     ///
     /// # Errors
     ///
-    /// Of the kind [`Invalid`](tenure_core::ErrorKind::Invalid) where two paths lead to one part, or one part lies in another.
+    /// Of the kind [`Invalid`](tenure_core::ErrorKind::Invalid) if two paths lead to one part, or
+    /// one part lies in another.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves all lines; nothing stays behind.
+    /// Dropping the future leaves all lines.
     pub async fn lock(&self) -> Result<Vec<DocumentGuard<P>>> {
         let guards = self.write(Until::Served).await?;
         guards.ok_or_else(|| unreachable!("it waits for as long as it takes"))
     }
 
-    /// Takes all of them if all are free, and answers `None` if one is not.
+    /// Takes all of the locks if all are free. Returns `None` if one is not.
     ///
     /// # Errors
     ///
@@ -133,7 +136,7 @@ impl<P: DeserializeOwned> DocumentParts<P> {
         self.write(Until::Now).await
     }
 
-    /// Waits at most this time for all of them, and answers `None` if that was in vain.
+    /// Waits for all of the locks for this time. Returns `None` if one was not free by then.
     ///
     /// # Errors
     ///
@@ -178,7 +181,8 @@ impl<P: DeserializeOwned> DocumentParts<P> {
         Ok(Some(guards))
     }
 
-    /// Refuses to wait for a lock that this call holds already, by another path: it would wait for itself.
+    /// Refuses to wait for a lock that this call holds already, by another path: it would wait for
+    /// itself.
     async fn is_of_others(&self, named: &Named, own: &[TicketId]) -> Result<()> {
         let Some(part) = self.0.first() else { return Ok(()) };
         let line = part.shelf.locks.line(named.key()?).await?;

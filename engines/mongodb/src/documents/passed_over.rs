@@ -1,4 +1,5 @@
-//! What claims pass over: documents that cannot be locked, and for most of the time those that were put off.
+//! Documents that claims pass over: those that cannot be locked, and for most of the time those
+//! that were put off.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -7,11 +8,12 @@ use std::time::{Duration, Instant};
 use mongodb::bson::{Bson, Document, doc};
 use tokio::sync::OnceCell;
 
-/// How long queues of this client leave out a document that cannot be locked.
+/// Time for which queues of this client leave out a document that cannot be locked.
 pub(super) const UNFIT_REST: Duration = Duration::from_secs(60);
-/// The documents that are left out at most. Of more, the first ones are tried again before their time.
+/// Maximum documents that are left out. Of more, the first ones are tried again early.
 const PASSED_OVER_MAX: usize = 256;
-/// How often a worker looks for documents that were put off before it looks for others. It always does after these.
+/// Interval at which a worker looks first for documents that were put off. Otherwise it looks for
+/// them last.
 const PUT_OFF_LOOK: Duration = Duration::from_secs(1);
 
 /// Documents that cannot be locked, and until when queues leave them out.
@@ -27,7 +29,7 @@ impl PassedOver {
         all.push_back((id, Instant::now() + UNFIT_REST));
     }
 
-    /// The filter of a queue without them.
+    /// Returns the filter of a queue without these documents.
     pub(super) fn left_out(&self, filter: &Document) -> Vec<Document> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
@@ -41,16 +43,18 @@ impl PassedOver {
     }
 }
 
-/// When this client last looked in vain for documents that were put off.
+/// The time of the last look of this client that found no document that was put off.
 #[derive(Debug, Default)]
 pub(crate) struct PutOffLooks {
     last: Mutex<Option<Instant>>,
-    /// Whether an index tells which documents were put off. Without one a look for them reads all that match.
+    /// Whether an index has the times of documents that were put off. Without one a look reads all
+    /// that match.
     pub(super) is_indexed: OnceCell<bool>,
 }
 
 impl PutOffLooks {
-    /// Whether a worker looks for them first: so they come although other documents always match.
+    /// Returns whether a worker looks for them first, so that they are claimed although other
+    /// documents always match.
     pub(super) fn is_due(&self) -> bool {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         last.get_or_insert_with(Instant::now).elapsed() >= PUT_OFF_LOOK

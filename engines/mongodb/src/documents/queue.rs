@@ -1,4 +1,4 @@
-//! A queue: any one document that matches is locked and read, in an order, by whoever comes next.
+//! A queue: each worker claims, locks and reads the next matching document, in an order.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -19,22 +19,26 @@ use super::request::Update;
 use super::shelf::Shelf;
 use crate::spots::{Claiming, queue_key};
 
-/// The longest time between two looks of a worker that waits: a bell is a hint.
+/// Longest time between two looks of a waiting worker: a notification is a hint.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
-/// How long after the end of a life, or after a time to which a document was put off, a worker looks.
+/// Time after the end of a lease, or after a `not_before`, at which a worker looks.
 const LATER: Duration = Duration::from_millis(2);
-/// The pause after a look in vain. It doubles with each look in vain that follows at once, up to the longest, and has jitter.
+/// First backoff after a look without a result. It doubles with each further one, up to `REST_MAX`,
+/// and has jitter.
 const REST_FIRST: Duration = Duration::from_millis(50);
 const REST_MAX: Duration = Duration::from_secs(1);
-/// The times that `REST_FIRST` doubles at most.
+/// Maximum doublings of `REST_FIRST`.
 const DOUBLES_MAX: u32 = 5;
 
-/// The time for which no worker claims a document that is not what its type says.
+/// Time for which no worker claims a document after the change of its `done` was refused.
+const REFUSED_REST: Duration = Duration::from_secs(60);
+/// Time for which no worker claims a document that cannot be read as its type.
 const UNREADABLE_REST: Duration = Duration::from_secs(60);
-/// The number of such documents that one call passes over. If all are so, the type is wrong, and not the documents.
+/// Maximum of such documents that one call passes over. If all are so, the type is wrong.
 const UNREADABLE_MAX: u32 = 16;
 
-/// The documents that match a filter, as work: each is locked by one worker at a time. Clones share everything.
+/// A queue of the documents that match a filter: each is locked by one worker at a time. Clones
+/// share everything.
 ///
 /// ```no_run
 /// # use serde::Deserialize;
@@ -54,11 +58,13 @@ const UNREADABLE_MAX: u32 = 16;
 /// # }
 /// ```
 ///
-/// A claim is one command: it finds the first document that matches and that nobody holds, locks it and reads it. The
-/// filter needs an index of the user's own, as it does without locks. What is done must not match any more. The document of
-/// a worker that dies is claimed again when the worker's ttl is over.
+/// A claim is one command: it finds the first document that matches and is not held, locks it and
+/// reads it. The filter needs an index of the user's own, as it does without locks. A document that
+/// is done must not match any more. The document of a worker that dies is claimed again when the
+/// worker's ttl is over.
 ///
-/// A document that cannot be locked, or is not what its type says, is passed over with a warning in the log, for a minute.
+/// A queue passes over three kinds of documents for a minute, with a warning in the log: those that
+/// cannot be locked, those that cannot be read as their type, and those whose `done` was refused.
 pub struct Queue<T> {
     shelf: Arc<Shelf>,
     lock: RwLock,
@@ -67,7 +73,7 @@ pub struct Queue<T> {
     of: std::marker::PhantomData<fn() -> T>,
 }
 
-/// The terms of each claim, which another order keeps.
+/// The terms of each claim. A queue in another order keeps them.
 #[derive(Clone, Default)]
 struct Terms {
     ttl: Option<Duration>,
@@ -91,9 +97,9 @@ struct Open {
     shelf: Arc<Shelf>,
     key: Key,
     claiming: Claiming,
-    /// Why the filter cannot be asked for, if that is so.
+    /// Why the filter is refused, if it is.
     refused: Option<Error>,
-    /// Those who wait in this process come one after the other, in their order.
+    /// Waiting workers of this process take turns, first come, first served.
     turn: Mutex<Option<Arrivals>>,
     waiting: AtomicUsize,
 }
@@ -116,9 +122,10 @@ impl Drop for Open {
 }
 
 impl<T> DocumentLocks<T> {
-    /// The documents that match this filter, as work: each worker claims the next one.
+    /// Returns the queue of the documents that match this filter.
     ///
-    /// The filter is one that `$match` takes. One with `$where`, `$near` or `$nearSphere` is refused as
+    /// The filter is one that `$match` takes. One with `$where`, `$near` or `$nearSphere` is
+    /// refused as
     /// [`Invalid`](tenure_core::ErrorKind::Invalid) by the first question.
     pub fn queue(&self, filter: Document) -> Queue<T> {
         Queue::new(self.shelf(), Claiming { filter, ..Claiming::default() }, Terms::default())
@@ -139,14 +146,14 @@ impl<T> Queue<T> {
         Self { shelf: shelf.clone(), lock, terms, open, of: std::marker::PhantomData }
     }
 
-    /// The same in this order, which is that of a `sort`. Without one it is any.
+    /// Sets the order, as in a `sort`. By default it is any.
     #[must_use]
     pub fn order(self, order: Document) -> Self {
         let claiming = Claiming { order: Some(order), ..self.open.claiming.clone() };
         Self::new(&self.shelf, claiming, self.terms)
     }
 
-    /// How long a document that is claimed stays so without a sign of life of its worker, 30 s by default.
+    /// Sets how long a claimed document stays claimed without a renewal, 30 s by default.
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.lock = self.lock.ttl(ttl);
@@ -154,7 +161,7 @@ impl<T> Queue<T> {
         self
     }
 
-    /// What others see beside a document that is claimed.
+    /// Sets the text that others see beside a claimed document.
     #[must_use]
     pub fn note(mut self, note: &str) -> Self {
         self.lock = self.lock.note(note);
@@ -164,14 +171,15 @@ impl<T> Queue<T> {
 }
 
 impl<T: DeserializeOwned> Queue<T> {
-    /// Claims the first document that matches and is free, and answers `None` if there is none.
+    /// Claims the first document that matches and is free. Returns `None` if there is none.
     ///
-    /// A document that is not what its type says is put off for a minute, with a warning in the log, and the next one is
-    /// claimed.
+    /// A document that cannot be read as its type is put off for a minute, with a warning in the
+    /// log, and the next one is claimed.
     ///
     /// # Errors
     ///
-    /// Of the kind [`Invalid`](tenure_core::ErrorKind::Invalid) if 16 documents in a row are not what their type says.
+    /// [`Invalid`](tenure_core::ErrorKind::Invalid) if 16 documents in a row cannot be read as their type, and
+    /// [`Unavailable`](tenure_core::ErrorKind::Unavailable) if the server does not answer.
     pub async fn try_next(&self) -> Result<Option<Job<T>>> {
         if let Some(error) = &self.open.refused {
             return Err(error.clone());
@@ -198,12 +206,15 @@ impl<T: DeserializeOwned> Queue<T> {
 
     /// Claims the first document that matches and is free, as soon as there is one.
     ///
-    /// Those who wait in one process are served in their order; among processes whoever is quicker.
+    /// Workers of one process are served in their order. Among processes the quicker one gets the
+    /// document.
     ///
     /// # Errors
     ///
-    /// As [`try_next`](Self::try_next), and [`Unavailable`](tenure_core::ErrorKind::Unavailable) if the server does not answer the first
-    /// question. A worker that waits already goes on to wait.
+    /// As [`try_next`](Self::try_next), and [`Unavailable`](tenure_core::ErrorKind::Unavailable) if
+    /// the server does not answer the first question. A worker that waits already goes on to wait.
+    /// [`Invalid`](tenure_core::ErrorKind::Invalid) with the reason
+    /// [`Closed`](tenure_core::Reason::Closed) if the locks are closed meanwhile.
     ///
     /// # Cancel safety
     ///
@@ -224,17 +235,18 @@ impl<T: DeserializeOwned> Queue<T> {
         let (home, filter) = (&self.shelf.home, &self.open.claiming.filter);
         let mut worker =
             if can_push { Some(bell.listen(self.shelf.home.host()).await) } else { None };
-        // In a row of looks in vain a worker asks first whether a document is free, which writes nothing.
+        // After looks without a result a worker asks first whether a document is free, which writes
+        // nothing.
         let (mut vain, mut claims) = (0, true);
         loop {
-            // Listen first, and look then: what comes in between is heard.
+            // Subscribe first, then look: a document that comes in between is noticed.
             if let Some(worker) = &mut worker {
                 worker.know();
             }
             if claims && let Some(job) = answered(self.try_next().await)?.flatten() {
                 return Ok(job);
             }
-            // Where the server does not answer, a document may be free.
+            // If the server does not answer, a document may be free.
             let due = answered(home.next_due(filter.clone(), LOOK_AGAIN).await)?;
             let due = due.unwrap_or(Some(Duration::ZERO));
             let is_free = due == Some(Duration::ZERO);
@@ -265,7 +277,12 @@ impl<T: DeserializeOwned> Queue<T> {
         }
     }
 
-    /// The same for so long, and answers `None` if that was in vain.
+    /// Claims the first document that matches and is free within this time. Returns `None` if there
+    /// was none.
+    ///
+    /// # Errors
+    ///
+    /// As [`next`](Self::next).
     pub async fn next_within(&self, time: Duration) -> Result<Option<Job<T>>> {
         self.shelf.home.host().ready()?;
         let began = Instant::now();
@@ -287,7 +304,7 @@ impl<T> fmt::Debug for Queue<T> {
     }
 }
 
-/// The answer to a question, or `None` if the server gave none.
+/// Returns the answer, or `None` if the server gave none.
 fn answered<T>(answer: Result<T>) -> Result<Option<T>> {
     match answer {
         Err(error) if error.is_retryable() => {
@@ -298,7 +315,7 @@ fn answered<T>(answer: Result<T>) -> Result<Option<T>> {
     }
 }
 
-/// Counts who waits, for as long as it waits.
+/// Counts a waiting worker until it is dropped.
 struct Waiting<'a>(&'a AtomicUsize);
 
 impl<'a> Waiting<'a> {
@@ -314,32 +331,44 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// A document that is claimed, with all that its [`DocumentGuard`] can do. Dropping it lets it go, for the next worker.
-#[must_use = "the document is let go as soon as its job is dropped"]
+/// A claimed document, with the methods of its [`DocumentGuard`]. Dropping it releases the document
+/// for the next worker.
+#[must_use = "the document is released as soon as its job is dropped"]
 pub struct Job<T>(DocumentGuard<T>);
 
 impl<T> Job<T> {
-    /// The work is done: changes the document so that it matches no more, and lets it go, if it is still held.
+    /// Changes the document so that it matches no more, and releases it in the same step.
+    ///
+    /// If the server refuses the change, no queue claims the document for a minute: it would be the
+    /// next one again.
+    ///
+    /// # Errors
+    ///
+    /// [`Lost`](tenure_core::ErrorKind::Lost) if the document is not held any more, and
+    /// [`Rejected`](tenure_core::ErrorKind::Rejected) or [`Invalid`](tenure_core::ErrorKind::Invalid) if the change is refused.
+    /// The document is not changed then. After [`Unavailable`](tenure_core::ErrorKind::Unavailable)
+    /// it may be changed.
     pub async fn done(self, update: impl Into<Update>) -> Result<()> {
-        self.0.release_with(update).await
+        self.0.release_with_or_put_off(update.into(), REFUSED_REST).await
     }
 
-    /// The work is done: deletes the document, if it is still held.
+    /// Deletes the document, if it is still held.
     pub async fn delete(self) -> Result<()> {
         self.0.delete().await
     }
 
-    /// Lets the document go, and no queue claims it before this time is over, by the server's clock.
+    /// Releases the document. No queue claims it before this time is over, by the server's clock.
     pub async fn retry_later(self, time: Duration) -> Result<()> {
         self.0.put_off(time).await
     }
 
-    /// Lets the document go as it is, for the next worker, and says whether it was held until now.
+    /// Releases the document as it is, for the next worker. Returns `Lost` if it was not held until
+    /// now.
     pub async fn release(self) -> Result<()> {
         self.0.release().await
     }
 
-    /// The guard of the document, for code that locks documents by name, too.
+    /// Returns the guard of the document, for code that also locks documents by name.
     pub fn into_guard(self) -> DocumentGuard<T> {
         self.0
     }

@@ -1,4 +1,4 @@
-//! On what terms documents are locked.
+//! The settings of locks on documents.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,10 +11,11 @@ use super::typed::written;
 use crate::settings::Settings;
 use crate::wish::Reads;
 
-/// The field of a document or a part that has its lock, if nobody names another.
+/// The field of a document or a part that has its lock, unless [`Documents::field`] names another.
 pub const FIELD_DEFAULT: &str = "_tenure";
 
-/// How documents are locked: in which field, what is read with a lock, and what is done where there is no document.
+/// How documents are locked: in which field, what is read with a lock, and what is done where there
+/// is no document.
 ///
 /// ```
 /// use tenure_mongodb::documents::Documents;
@@ -35,8 +36,8 @@ pub struct Documents {
 }
 
 impl Documents {
-    /// Locks are in the field `_tenure`, a lock reads the whole document or part, a document that is not there is an
-    /// error, and parts lock independently of the whole.
+    /// Locks are in the field `_tenure`, a lock reads the whole document or part, a document that
+    /// is not there is an error, and parts lock independently of the whole.
     pub fn new() -> Self {
         Self {
             field: FIELD_DEFAULT.to_owned(),
@@ -47,7 +48,8 @@ impl Documents {
         }
     }
 
-    /// The same with locks in this field. Whoever locks the same documents names the same field.
+    /// Sets the field of the locks. All clients that lock the same documents must name the same
+    /// field.
     pub fn field(self, name: impl Into<String>) -> Result<Self> {
         let field = name.into();
         let is_odd = |letter: char| !letter.is_ascii_alphanumeric() && letter != '_';
@@ -59,7 +61,8 @@ impl Documents {
         Self { field, ..self }.checked()
     }
 
-    /// The same, and a lock reads these fields only: of the document, or of the part. The type that is read has no others.
+    /// Limits the fields that a lock reads, of the document or of the part. The type that is read
+    /// has no others.
     pub fn only<I: IntoIterator<Item: Into<String>>>(self, fields: I) -> Result<Self> {
         let fields: Arc<[String]> = fields.into_iter().map(Into::into).collect();
         let is_odd =
@@ -72,23 +75,23 @@ impl Documents {
         Self { reads: Reads::Fields(fields), ..self }.checked()
     }
 
-    /// The same, and whoever locks a document that is not there inserts this one, with the `_id` that was asked for.
+    /// Sets the document that a lock inserts if there is none with its `_id`.
     pub fn or_insert<T: Serialize>(self, document: &T) -> Result<Self> {
         Ok(Self { filling: Some(written(document)?), ..self })
     }
 
-    /// The same, and a lock on a whole excludes the locks on its parts: whoever locks a part also reads what is around
-    /// it, and whoever locks a whole writes it. All who lock the same documents must say so.
+    /// Makes a lock on a whole exclude the locks on its parts. A lock on a part then takes read
+    /// locks on all that contains it. All clients that lock the same documents must use this.
     pub fn together(self) -> Self {
         Self { together: true, ..self }
     }
 
-    /// The same with this time for one answer, whatever a URL says.
+    /// Sets the time for one answer. It overrides that of a URL.
     pub fn timeout(self, timeout: Duration) -> Self {
         Self { timeout: Some(timeout), ..self }
     }
 
-    /// Refuses to read the locks themselves.
+    /// Returns an error if the fields that are read include the locks.
     fn checked(self) -> Result<Self> {
         match &self.reads {
             Reads::Fields(fields) if fields.contains(&self.field) => Err(Error::invalid(format!(
@@ -99,7 +102,18 @@ impl Documents {
         }
     }
 
-    /// How the servers are spoken to.
+    /// Returns the settings of a URL with the timeout of these. The URL must name the collection:
+    /// the default is that of named locks.
+    pub(super) fn settings_of_url(&self, settings: Settings) -> Result<Settings> {
+        if settings.collection.is_none() {
+            return Err(Error::invalid(
+                "the URL does not name the collection whose documents are locked: add `collection=NAME`",
+            ));
+        }
+        Ok(self.spoken(settings))
+    }
+
+    /// Returns the settings with the timeout of these.
     pub(super) fn spoken(&self, settings: Settings) -> Settings {
         match self.timeout {
             Some(timeout) => settings.timeout(timeout),

@@ -89,7 +89,7 @@ impl MongoStore {
     /// URL names the collection.
     pub async fn of_documents(url: &str, documents: &Documents) -> Result<Self> {
         let (options, settings) = url::read(url).await?;
-        let settings = documents.spoken(settings);
+        let settings = documents.settings_of_url(settings)?;
         let (client, name) = connect::client(options, settings.timeout)?;
         let (spots, home) = (documents.spots(), Handle::current());
         Self::of(client, name, home, &settings, true, spots).await

@@ -8,7 +8,8 @@ use tenure_core::{Error, Result};
 /// A user's value as a document, without an `_id`.
 pub(super) fn written<T: Serialize + ?Sized>(document: &T) -> Result<Document> {
     serialize_to_document(document).map_err(|error| {
-        Error::invalid(format!("the value is no document that MongoDB can keep: {error}"))
+        let why = reason(&error);
+        Error::invalid(format!("the value is no document that MongoDB can keep: {why}"))
             .caused_by(error)
     })
 }
@@ -21,9 +22,15 @@ pub(super) fn read<T: DeserializeOwned>(
 ) -> Result<T> {
     strip(&mut document, field);
     mongodb::bson::deserialize_from_document(document).map_err(|error| {
-        Error::invalid(format!("the document {id} is not what its type says: {error}"))
+        let why = reason(&error);
+        Error::invalid(format!("the document {id} is not what its type says: {why}"))
             .caused_by(error)
     })
+}
+
+/// What the error says, without the words that the driver puts around it.
+fn reason(error: &mongodb::bson::error::Error) -> String {
+    error.message.clone().unwrap_or_else(|| error.kind.to_string())
 }
 
 /// Takes out the field with the locks, wherever it is.

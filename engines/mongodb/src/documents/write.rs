@@ -1,4 +1,5 @@
-//! Writes of a holder: each is one command that is carried out only while the holder's ticket holds, by the server's clock.
+//! Writes of a holder: each is one command that is carried out only while the holder's ticket
+//! holds, by the server's clock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,14 +21,14 @@ use crate::store::MongoStore;
 use crate::trouble;
 use crate::wish::Reads;
 
-/// So often a write is sent again whose answer was lost.
+/// Maximum retries of a write whose answer was lost.
 const RETRIES: u32 = 3;
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
 /// One write.
 struct Write {
     holding: Holding,
-    /// The how-manieth write of its holder this is.
+    /// The number of this write of its holder, from 1.
     count: i64,
     what: What,
 }
@@ -35,14 +36,14 @@ struct Write {
 enum What {
     Change(Change),
     Delete,
-    /// A change with which the ticket leaves, whoever else stands in the line.
+    /// A change with which the ticket leaves, also if others stand in the line.
     Leave(Vec<Document>),
-    /// The same by operators, which works if nobody else stands there.
+    /// The same by operators, which applies only if no other ticket stands in the line.
     LeaveAlone(Change),
 }
 
 impl MongoStore {
-    /// Does what a holder asks for, as the how-manieth of its writes.
+    /// Runs an act of a holder. `count` is the number of the write, from 1.
     pub(super) async fn act(
         self: Arc<Self>,
         holding: Holding,
@@ -94,7 +95,7 @@ impl MongoStore {
         let write = Write { holding, count, what };
         let done = self.clone().write(&write).await?;
         match instead {
-            // Somebody waits: the change is made first, and the release serves who waits.
+            // Another ticket waits: the change is made first, and then the release serves it.
             Some(change) if done == Done::No => {
                 self.write(&Write { what: What::Change(change), ..write }).await
             }
@@ -102,7 +103,8 @@ impl MongoStore {
         }
     }
 
-    /// Makes a write. An answer that is lost is asked for again: the mark that a write leaves tells whether it was made.
+    /// Makes a write, and retries it if its answer was lost. The counter in the ticket shows
+    /// whether it was made.
     async fn write(self: Arc<Self>, write: &Write) -> Result<Done> {
         let spot = self.spots.of_key(&write.holding.named.key()?)?;
         let (mut tries, mut pause) = (0, RETRY_PAUSE);
@@ -124,8 +126,8 @@ impl MongoStore {
         }
     }
 
-    /// What the holder reads now. It is a write, too: only the primary can confirm one, and so no older document is
-    /// read.
+    /// Reads the document for its holder. It is a write, too: only the primary can confirm one, so
+    /// no older document is read.
     pub(super) async fn read(
         self: Arc<Self>,
         holding: Holding,
@@ -150,7 +152,7 @@ impl MongoStore {
         Ok(spot.kit.answers.open(found).document)
     }
 
-    /// Nobody but the holder stands in the line of a whole document.
+    /// Returns the condition that no other ticket stands in the line of a whole document.
     fn nobody_else(&self) -> Result<Document> {
         let field = self.field()?;
         let absent = || doc! { "$exists": false };
@@ -203,7 +205,7 @@ impl MongoStore {
         Ok(stages)
     }
 
-    /// The write was made. If the ticket left with it, nobody need ask for that.
+    /// Notes that the write was made. If the ticket left with it, it needs no other leave.
     fn is_made(&self, write: &Write, answer: &Document) -> Result<Done> {
         let id = write.holding.id;
         if !matches!(write.what, What::Change(_)) {
@@ -234,7 +236,7 @@ impl MongoStore {
             What::Delete if !self.is_there(write).await? => {
                 return self.is_made(write, &Document::new());
             }
-            // Somebody else has come, so that it cannot leave alone any more.
+            // Another ticket has come, so this one cannot leave alone any more.
             What::LeaveAlone(_) if self.is_unmade(write).await? => return Ok(Done::No),
             What::Leave(_) | What::LeaveAlone(_) | What::Delete => self.last_left(write).await?,
         };

@@ -9,8 +9,8 @@ use tenure_mongodb::documents::{DocumentLocks, Documents, Job};
 use tenure_servers::mongodb::{Server, Setup, doc as server_doc};
 use tokio::task::JoinHandle;
 
-use super::shop::{Order, Shop, order};
-use super::stage::{play, soon, streams, until};
+use super::shop::{Line, Order, Part, Shop, line, long_order, order, part};
+use super::stage::{count, play, soon, streams, until};
 
 /// More than one in a row is no accident.
 const RENEWALS: usize = 3;
@@ -129,6 +129,41 @@ fn more_streams_than_connections_of_a_borrowed_client_keep_no_renewal_out() {
             soon("a worker is woken", worker).await.unwrap().unwrap().delete().await.unwrap();
         }
         guard.release().await.unwrap();
+    });
+}
+
+/// A glance finds a ticket where it is: nothing is missed, so no ticket is renewed before its time.
+#[test]
+fn holders_of_parts_that_listen_write_nothing() {
+    const LONG: Duration = Duration::from_secs(24 * 3600);
+    play(async || {
+        for documents in [Documents::new(), Documents::new().together()] {
+            let (server, shop) = Shop::open_alone().await;
+            shop.orders.insert_one(long_order(43, 3)).await.unwrap();
+            let orders = documents.connect::<Order>(&shop.url).await.unwrap();
+            let lines =
+                orders.parts::<Line>(43, [line(1), line(2)]).ttl(LONG).lock().await.unwrap();
+            let inner = orders.part::<Part>(43, part(0, 7)).ttl(LONG).lock().await.unwrap();
+            let mut listen: Vec<_> = lines.iter().map(|line| tokio::spawn(line.lost())).collect();
+            listen.push(tokio::spawn(inner.lost()));
+            let reads = || count(&server, "find");
+            let before = reads();
+            until("it looks now and then", async || reads() >= before + 4).await;
+            let (before, writes) = (reads(), count(&server, "findAndModify"));
+            until("it looks now and then", async || reads() >= before + 8).await;
+            assert_eq!(count(&server, "findAndModify"), writes, "no ticket is renewed");
+            assert!(listen.iter().all(|it| !it.is_finished()));
+            // Each place is looked at: the ticket in the last one hears of its loss.
+            shop.orders
+                .update_one(
+                    doc! { "_id": 43 },
+                    doc! { "$unset": { "lines.0.parts.0._tenure": "" } },
+                )
+                .await
+                .unwrap();
+            soon("it hears of its loss", listen.pop().unwrap()).await.unwrap();
+            assert!(listen.iter().all(|it| !it.is_finished()), "the others are held");
+        }
     });
 }
 

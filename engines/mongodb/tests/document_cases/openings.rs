@@ -40,6 +40,36 @@ fn collections_whose_documents_cannot_be_locked_are_refused_by_a_sentence() {
     });
 }
 
+/// The default is the collection of named locks, whose records are no documents of the program's own.
+#[test]
+fn a_url_that_names_no_collection_is_refused() {
+    play(async || {
+        let server = Server::start().unwrap();
+        let opened = Documents::new().connect::<Document>(server.url()).await;
+        let error = opened.expect_err("the URL names no collection");
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error:?}");
+        assert!(error.to_string().contains("collection="), "{error}");
+    });
+}
+
+#[test]
+fn an_error_of_the_server_or_of_what_documents_cannot_do_says_what_to_do() {
+    play(async || {
+        let server = Server::start().unwrap();
+        let orders = database(&server).await.collection::<Document>("orders");
+        orders.insert_one(doc! { "_id": 1 }).await.unwrap();
+        let locks = open(&orders).await;
+        let guard = locks.document(1).lock().await.unwrap();
+        let error = guard.update(doc! { "$nonsense": { "a": 1 } }).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Rejected, "{error:?}");
+        assert!(error.to_string().contains("check the filter, the order or the update"), "{error}");
+        let error = locks.locks().sequence("n").next().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{error:?}");
+        assert!(error.to_string().contains("records of their own"), "{error}");
+        guard.release().await.unwrap();
+    });
+}
+
 #[test]
 fn a_validator_that_forbids_the_lock_is_noticed_and_says_what_to_add() {
     play(async || {

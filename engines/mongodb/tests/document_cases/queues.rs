@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use mongodb::bson::{Document, doc};
-use tenure_core::ErrorKind;
-use tenure_mongodb::documents::{DocumentGuard, Documents, Queue};
+use tenure_core::{ErrorKind, Reason};
+use tenure_mongodb::documents::{DocumentGuard, Documents, MemoryDocuments, Queue};
 
 use super::shop::{Order, Shop, order};
 use super::stage::{count, play, soon, until};
@@ -199,6 +199,33 @@ fn the_terms_of_a_queue_are_kept_in_whatever_order_they_are_said() {
         assert_eq!(seat.get_i64("ttl_us").unwrap(), 2_000_000);
         assert_eq!(seat.get_str("note").unwrap(), "ada");
         drop(job);
+    });
+}
+
+/// Without a wake-up a worker would look again after half a minute.
+#[test]
+fn a_worker_that_waits_ends_when_its_locks_are_closed() {
+    play(async || {
+        let shop = Shop::open().await;
+        let memory = MemoryDocuments::new();
+        for locks in [shop.there.clone(), Documents::new().in_memory::<Order>(&memory)] {
+            let queue = locks.queue(doc! { "state": "old" });
+            let workers: Vec<_> = (0..3)
+                .map(|_| {
+                    let queue = queue.clone();
+                    tokio::spawn(async move { queue.next().await })
+                })
+                .collect();
+            // Until then the first one waits. The worker ends also if it began to wait later.
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            locks.close().await;
+            for worker in workers {
+                let ended = tokio::time::timeout(Duration::from_secs(15), worker).await;
+                let error = ended.expect("it ends").unwrap().unwrap_err();
+                assert_eq!(error.reason(), Some(Reason::Closed), "{error:?}");
+                assert!(error.to_string().contains("queue of jobs"), "{error}");
+            }
+        }
     });
 }
 

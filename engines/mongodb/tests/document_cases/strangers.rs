@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use mongodb::bson::{Bson, Document, bson, doc};
-use tenure_core::{ErrorKind, Loss, NUMBER_MAX};
+use tenure_core::{ErrorKind, Loss, NUMBER_MAX, Reason};
 use tenure_mongodb::documents::{DocumentGuard, Documents};
 use tokio::task::JoinHandle;
 
@@ -215,7 +215,7 @@ fn a_document_whose_lock_has_no_number_left_is_not_claimed() {
             let claimed = shop.here.queue(doc! { "_id": 42 }).try_next().await.unwrap();
             assert!(claimed.is_none(), "{last} {at}");
             let error = shop.here.document(42).try_lock().await.map(drop).unwrap_err();
-            assert!(error.to_string().contains("no numbers left"), "{error}");
+            assert_eq!(error.reason(), Some(Reason::NumbersUsedUp), "{error}");
         }
     });
 }

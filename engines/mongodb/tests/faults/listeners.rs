@@ -1,10 +1,13 @@
 //! Listeners: all that listens of one client shares one change stream, which never takes what commands need.
 
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::Client;
 use mongodb::options::ClientOptions;
-use tenure_core::{Engine as _, Guard, LeaveMode, Locks, TicketState, Wake};
+use tenure_conformance::fault::{Act, Match, Proxy};
+use tenure_core::{Engine as _, Guard, Key, LeaveMode, Locks, Share, Ticket, TicketState, Wake};
 use tenure_mongodb::Settings;
 use tenure_servers::mongodb::{Server, Setup, doc};
 
@@ -155,6 +158,59 @@ fn a_held_lock_that_listens_for_its_loss_opens_no_stream() {
                 soon("it hears of it", lost).await.unwrap();
             }
         }
+    });
+}
+
+/// One read asks for all permits of a line that listen, and not only for the first ones.
+#[test]
+fn the_last_of_many_permits_hears_that_it_is_broken() {
+    const PERMITS: u32 = 20;
+    play(async || {
+        let server = Server::start().unwrap();
+        let (here, there) = (Arc::new(store(&server.url()).await), store(&server.url()).await);
+        let mut last = None;
+        for _ in 0..PERMITS {
+            let permit = Ticket {
+                ttl: LONG,
+                ..Ticket::new(Key::new("a").unwrap(), Share::new(1, PERMITS).unwrap())
+            };
+            join(&here, &permit).await;
+            let (store, id) = (here.clone(), permit.id);
+            let heard = async move { store.watch(&permit, TicketState::Holding).await };
+            last = Some((id, tokio::spawn(heard)));
+        }
+        let (id, heard) = last.unwrap();
+        let before = count(&server, "find");
+        until("it looks now and then", async || count(&server, "find") >= before + 2).await;
+        let line = there.line(&Key::new("a").unwrap()).await.unwrap();
+        let (broken, _) = line.into_iter().find(|(ticket, _)| ticket.id == id).unwrap();
+        there.leave(&broken, LeaveMode::Graceful).await.unwrap();
+        let before = count(&server, "find");
+        let looks = until("it looks", async || count(&server, "find") >= before + 10);
+        tokio::select! {
+            woken = heard => assert_eq!(woken.unwrap().unwrap(), Wake::Look),
+            () = looks => panic!("ten looks have not found it"),
+        }
+    });
+}
+
+/// The answers on the connection of a stream stop, while all others go on. TCP would notice after hours.
+#[test]
+fn a_stream_whose_connection_is_silent_is_opened_again() {
+    play(async || {
+        let server = Server::start().unwrap();
+        let proxy = Proxy::to(SocketAddr::from((Ipv4Addr::LOCALHOST, server.port()))).unwrap();
+        let url = format!("mongodb://{}/?directConnection=true", proxy.address());
+        let client = Client::with_uri_str(url).await.unwrap();
+        let settings = Settings::new().timeout(Duration::from_secs(2));
+        let locks = tenure_mongodb::connect_over(client, settings).await.unwrap();
+        let silent = proxy.on(Match::request_containing("getMore").nth(2), Act::HoldReply);
+        let observer = observe(&locks, 1).await.remove(0);
+        until("the stream is silent", async || silent.is_hit()).await;
+        let seat = connect(server.url()).await.election("e0").campaign().await.unwrap();
+        // By then the dead connection would still be waited for.
+        let told = tokio::time::timeout(Duration::from_secs(60), observer).await;
+        assert_eq!(told.expect("it is told").unwrap(), seat.token());
     });
 }
 

@@ -13,7 +13,7 @@ use tenure_core::{
 
 use super::warehouse::{Stock, Warehouse, seen};
 use crate::documents::settings::Documents;
-use crate::spots::Claiming;
+use crate::spots::{Claiming, NO_LIST, NO_NUMBERS};
 use crate::wish::Reads;
 
 /// How often an onlooker looks.
@@ -183,14 +183,17 @@ impl Engine for MemoryView {
     }
 
     async fn keys(&self, _prefix: &str) -> Result<Vec<Key>> {
-        Err(Error::unsupported("locks on documents cannot list the documents that are locked"))
+        Err(Error::unsupported(NO_LIST))
     }
 
     async fn add(&self, _key: &Key, _by: u64, _window: Option<Window>) -> Result<CounterValue> {
-        Err(Error::unsupported("locks on documents cannot keep numbers in documents"))
+        Err(Error::unsupported(NO_NUMBERS))
     }
 
-    async fn close(&self) {}
+    async fn close(&self) {
+        // A worker that waits looks, and gets the error of closed locks.
+        self.warehouse.ring();
+    }
 }
 
 /// The memory engine answers at once, so that a step of its is a part of one of the warehouse's.
