@@ -30,6 +30,8 @@ pub(crate) const LINGER: Duration = Duration::from_secs(5);
 const AWAIT: Duration = Duration::from_secs(20);
 /// The same over a client of the program: its commands may wait for that connection.
 const AWAIT_BORROWED: Duration = Duration::from_secs(1);
+/// Minimum time that an answer of the stream may be late, also with a shorter `timeout`.
+const SLACK_MIN: Duration = Duration::from_secs(5);
 /// First backoff after a failure. It doubles with each further failure, up to `PAUSE_MAX`.
 const PAUSE_FIRST: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
@@ -235,7 +237,7 @@ async fn run(feed: Arc<Shared>) {
     let (mut token, mut pause) = (None, PAUSE_FIRST);
     while let Some(wants) = feed.wants() {
         // The driver sets no deadline of its own, and a connection may go silent without an end.
-        let opened = timeout(feed.calls.timeout, feed.open(&wants, token.clone())).await;
+        let opened = timeout(feed.slack(), feed.open(&wants, token.clone())).await;
         let Ok(opened) = opened else {
             feed.failed(trouble::late(&feed.calls.name), false);
             pause = feed.rest(pause).await;
@@ -283,6 +285,11 @@ impl Shared {
             wants.add(&entry.wants);
         }
         Some(wants)
+    }
+
+    /// Returns how late an answer of the stream may be. A slow server must not look like a dead connection.
+    fn slack(&self) -> Duration {
+        self.calls.timeout.max(SLACK_MIN)
     }
 
     /// Sleeps before the next attempt, and returns the pause after that.
@@ -345,7 +352,7 @@ impl Shared {
         while stream.is_alive() {
             let next = {
                 // A dropped request may lose its answer, so it goes on while consumers come and go.
-                let until = Instant::now() + self.await_time + self.calls.timeout;
+                let until = Instant::now() + self.await_time + self.slack();
                 let mut next = pin!(stream.next_if_any());
                 loop {
                     let changed = timeout_at(until, self.consumers_changed());
