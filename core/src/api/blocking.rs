@@ -111,8 +111,6 @@ macro_rules! terms_of_what_is_held {
         $(terms! { $type:
             ttl(ttl: Duration);
             renew_every(period: Duration);
-            margin(margin: Duration);
-            drift_ppm(drift_ppm: u32);
             note(note: impl Into<Arc<str>>);
             max_hold(time: Duration);
             manual_renewal();

@@ -79,21 +79,6 @@ macro_rules! terms {
             self
         }
 
-        /// The time before its expiry at which a lease counts as lost. By default the larger of 50
-        /// ms and a hundredth of the ttl. It must cover the time between a check and the effect of
-        /// a step.
-        pub fn margin(mut self, margin: std::time::Duration) -> Self {
-            self.claim.terms.margin = Some(margin);
-            self
-        }
-
-        /// How much faster the store's clock may run than this machine's, in parts per million. By
-        /// default 10,000, which is one percent.
-        pub fn drift_ppm(mut self, drift_ppm: u32) -> Self {
-            self.claim.terms.drift_ppm = drift_ppm;
-            self
-        }
-
         /// A note that others see beside the ticket in the line.
         pub fn note(mut self, note: impl Into<std::sync::Arc<str>>) -> Self {
             self.claim.terms.note = Some(note.into());

@@ -12,15 +12,14 @@ pub const TTL_DEFAULT: Duration = Duration::from_secs(30);
 /// The maximum ttl of a lease.
 pub const TTL_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
-const DRIFT_PPM_DEFAULT: u32 = 10_000;
+/// How much faster the store's clock may run than this machine's: one percent.
+const DRIFT_PPM: u32 = 10_000;
 
 /// The options that a caller chose. The ttl decides the others.
 #[derive(Clone, Debug)]
 pub(crate) struct LockOptions {
     pub(crate) ttl: Duration,
     pub(crate) renew_every: Option<Duration>,
-    pub(crate) margin: Option<Duration>,
-    pub(crate) drift_ppm: u32,
     pub(crate) manual_renewal: bool,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) note: Option<Arc<str>>,
@@ -45,8 +44,6 @@ impl Default for LockOptions {
         Self {
             ttl: TTL_DEFAULT,
             renew_every: None,
-            margin: None,
-            drift_ppm: DRIFT_PPM_DEFAULT,
             manual_renewal: false,
             max_hold: None,
             note: None,
@@ -64,27 +61,17 @@ impl LockOptions {
                 shown(TTL_MAX)
             )));
         }
-        if self.drift_ppm >= 1_000_000 {
-            return Err(Error::invalid(format!(
-                "a clock drift of {} ppm is too large: it must be below 1000000",
-                self.drift_ppm
-            )));
-        }
         if self.max_hold == Some(Duration::ZERO) {
             return Err(Error::invalid("the maximum time to hold must not be zero"));
         }
         self.leave_room(profile.rounding)?;
         Ok(RenewalSchedule {
-            caution: self.caution(profile.rounding),
+            caution: caution(profile.rounding),
             every: self.every(self.ttl),
             manual_renewal: self.manual_renewal,
             max_hold: self.max_hold,
             leased: profile.liveness != Liveness::Kernel,
         })
-    }
-
-    fn caution(&self, rounding: Duration) -> SafetyMargin {
-        SafetyMargin { rounding, drift_ppm: self.drift_ppm, margin: self.margin }
     }
 
     fn every(&self, ttl: Duration) -> Duration {
@@ -96,7 +83,7 @@ impl LockOptions {
         if self.has_room(self.ttl, rounding) {
             return Ok(());
         }
-        let most = whole_millis(usable(self.ttl, &self.caution(rounding)) * 2 / 5);
+        let most = whole_millis(usable(self.ttl, &caution(rounding)) * 2 / 5);
         let every = self.renew_every.filter(|_| !self.manual_renewal);
         if every.is_some_and(|every| every.is_zero()) {
             return Err(Error::invalid("the time between two renewals must not be zero"));
@@ -116,8 +103,7 @@ impl LockOptions {
                 "a ttl of {ttl} is too short: {least} is the least with room for two failed renewals"
             ),
             (None, _) => format!(
-                "a ttl of {ttl} leaves no room for two failed renewals, and no other does: \
-                 use less drift, a smaller margin, or a shorter time between renewals"
+                "a ttl of {ttl} leaves no time for two failed renewals: use a shorter time between renewals"
             ),
         }))
     }
@@ -125,7 +111,7 @@ impl LockOptions {
     /// Whether two renewals may fail and half a period is left for the third. Manual renewal needs
     /// none.
     fn has_room(&self, ttl: Duration, rounding: Duration) -> bool {
-        let (every, usable) = (self.every(ttl), usable(ttl, &self.caution(rounding)));
+        let (every, usable) = (self.every(ttl), usable(ttl, &caution(rounding)));
         let is_renewed = !every.is_zero() && every.saturating_mul(5) / 2 <= usable;
         !usable.is_zero() && (self.manual_renewal || is_renewed)
     }
@@ -147,6 +133,10 @@ impl LockOptions {
         }
         Some(Duration::from_millis(long))
     }
+}
+
+fn caution(rounding: Duration) -> SafetyMargin {
+    SafetyMargin { rounding, drift_ppm: DRIFT_PPM, margin: None }
 }
 
 fn whole_millis(duration: Duration) -> Duration {
@@ -189,8 +179,8 @@ mod tests {
         assert!(refused(&lazy).contains("two failed renewals"));
         let frantic = LockOptions { renew_every: Some(Duration::ZERO), ..LockOptions::default() };
         assert!(refused(&frantic).contains("must not be zero"));
-        let blurred = LockOptions { drift_ppm: 500_000, ..LockOptions::default() };
-        assert!(refused(&blurred).contains("use less drift"));
+        let rare = LockOptions { renew_every: Some(TTL_MAX), ..LockOptions::default() };
+        assert!(refused(&rare).contains("use a shorter time between renewals"));
     }
 
     #[test]

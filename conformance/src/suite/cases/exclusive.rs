@@ -334,7 +334,7 @@ pub(crate) async fn other_terms_make_no_other_lock(arena: &Arena, kind: Kind) {
     let terms = |lock: Lock| {
         [
             lock.clone().ttl(long),
-            lock.clone().ttl(arena.ttl() * 3).margin(arena.ttl()),
+            lock.clone().ttl(arena.ttl() * 3),
             lock.clone().note("another"),
             lock.clone().manual_renewal().max_hold(long),
             lock,

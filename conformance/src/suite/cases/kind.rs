@@ -95,7 +95,6 @@ impl Lock {
     term! {
         ttl(ttl: Duration);
         renew_every(beat: Duration);
-        margin(margin: Duration);
         max_hold(time: Duration);
         note(note: &str);
         manual_renewal();

@@ -168,12 +168,6 @@ impl<T> DocumentLock<T> {
         ttl(ttl: Duration);
         /// Sets the time between two renewals, a third of the ttl by default.
         renew_every(period: Duration);
-        /// Sets how long before its end the lease counts as lost. See
-        /// [`Mutex::margin`](tenure_core::Mutex::margin).
-        margin(margin: Duration);
-        /// Sets how much faster the server's clock may run than this machine's, in parts per
-        /// million.
-        drift_ppm(drift_ppm: u32);
         /// Sets the text that others see beside the ticket in the line.
         note(note: &str);
         /// Sets the longest hold: after this time the lock is lost, and is not renewed any more.
