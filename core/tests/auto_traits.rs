@@ -1,4 +1,5 @@
-//! What may be sent to another thread, shared between threads and moved after it was polled: everything.
+//! What may be sent to another thread, shared between threads and moved after it was polled:
+//! everything.
 
 use std::time::Duration;
 

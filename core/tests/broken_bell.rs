@@ -1,4 +1,5 @@
-//! A bell that breaks: whoever waits is served, and whoever holds is told, long before its next heartbeat.
+//! A bell that breaks: whoever waits is served, and whoever holds is told, long before its next
+//! heartbeat.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

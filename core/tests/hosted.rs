@@ -1,4 +1,5 @@
-//! A hosted engine: what of its verbs is done on its host, and what becomes of those whose callers have gone.
+//! A hosted engine: what of its verbs is done on its host, and what becomes of those whose callers
+//! have gone.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -96,7 +97,8 @@ fn a_verb_goes_no_further_when_its_caller_has_gone() {
     assert_eq!(block_on(hosted.inner().line(&key)).unwrap(), [], "nobody waits for it any more");
 }
 
-/// Such a ticket is not in the line, and never will be: nobody need look for it until its life would be over.
+/// Such a ticket is not in the line, and never will be: nobody need look for it until its life
+/// would be over.
 #[test]
 fn a_join_that_never_began_is_settled_by_one_leave() {
     let idle = Arc::new(Idle(BackgroundRuntime::for_timers(), Mutex::default()));

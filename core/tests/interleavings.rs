@@ -1,6 +1,6 @@
-//! The memory engine and its wake-ups, compiled once more with locks and counts that let chance choose who
-//! goes on at each step. A wake-up that can be lost is lost within a few thousand orders of steps,
-//! where real threads lost 16 in four million rounds.
+//! The memory engine and its wake-ups, compiled once more with locks and counts that let chance
+//! choose who goes on at each step. A wake-up that can be lost is lost within a few thousand orders
+//! of steps, where real threads lost 16 in four million rounds.
 
 #![allow(missing_docs, unreachable_pub, dead_code, reason = "the files are compiled as they are")]
 

@@ -1,4 +1,5 @@
-//! The line against the plainest thing that could be right: a list that is looked through every time.
+//! The line against the plainest thing that could be right: a list that is looked through every
+//! time.
 
 use std::time::Duration;
 

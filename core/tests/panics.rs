@@ -1,4 +1,5 @@
-//! An engine that panics harms nobody but who asked it, and an executor that panics nobody but its own tasks.
+//! An engine that panics harms nobody but who asked it, and an executor that panics nobody but its
+//! own tasks.
 
 use std::pin::pin;
 use std::sync::Arc;

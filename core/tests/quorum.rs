@@ -1,4 +1,5 @@
-//! A quorum of stores, verb by verb: what each of them is asked, and how many answers are waited for.
+//! A quorum of stores, verb by verb: what each of them is asked, and how many answers are waited
+//! for.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -300,7 +301,8 @@ fn a_holder_hears_nothing_until_a_majority_has_something_to_tell() {
     }
 }
 
-/// A host that remembers how long each sleep was to be, and does not sleep. Chance gives the longest.
+/// A host that remembers how long each sleep was to be, and does not sleep. Chance gives the
+/// longest.
 #[derive(Default)]
 struct Awake(Mutex<Vec<Duration>>);
 

@@ -167,7 +167,8 @@ fn a_holder_that_is_told_to_leave_is_not_taken_out_because_its_first_join_was_no
     drop(guard);
 }
 
-/// A store that does not answer twice, and then has nothing to tell for longer than an answer may take.
+/// A store that does not answer twice, and then has nothing to tell for longer than an answer may
+/// take.
 struct Quiet {
     memory: Memory,
     silent: AtomicU32,

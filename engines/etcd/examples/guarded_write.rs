@@ -1,10 +1,12 @@
 //! A write that an old holder cannot make, with a client that is not Tenure's: here `etcdctl`.
 //!
-//! Run it as `cargo run --example guarded_write -- 127.0.0.1:2379`. It keeps its data in the key `example/state` of that cluster.
+//! Run it as `cargo run --example guarded_write -- 127.0.0.1:2379`. It keeps its data in the key
+//! `example/state` of that cluster.
 //!
-//! The morning job takes a lock and is paused at the worst moment. Its ticket ends, and the relief job takes over. With the lock
-//! alone, the morning job would come back and write over what the relief job wrote. Here etcd refuses that write, because the
-//! transaction compares the ticket's own key.
+//! The morning job takes a lock and is paused at the worst moment. Its ticket ends, and the relief
+//! job takes over. With the lock alone, the morning job would come back and write over what the
+//! relief job wrote. Here etcd refuses that write, because the transaction compares the ticket's
+//! own key.
 
 use std::error::Error;
 use std::io::Write as _;

@@ -1,8 +1,8 @@
-//! What travels to and from etcd: made from `wire/etcd.proto` by prost-build, and checked in, so that building Tenure needs
-//! no protoc.
+//! What travels to and from etcd: made from `wire/etcd.proto` by prost-build, and checked in, so
+//! that building Tenure needs no protoc.
 //!
-//! Made anew, by a program of two calls, `protox::compile(["etcd.proto"], ["."])` and `prost_build::Config::compile_fds`; what
-//! prints the names of enumerations is left out.
+//! Made anew, by a program of two calls, `protox::compile(["etcd.proto"], ["."])` and
+//! `prost_build::Config::compile_fds`; what prints the names of enumerations is left out.
 
 #![allow(missing_docs, unreachable_pub, clippy::all, clippy::pedantic, reason = "it is generated")]
 

@@ -59,7 +59,8 @@ mod unix {
         std::fs::remove_dir_all(&dir).unwrap();
     }
 
-    /// Says how long one took, and how much of a processor it used: on a busy machine only that counts.
+    /// Says how long one took, and how much of a processor it used: on a busy machine only that
+    /// counts.
     fn say(what: &str, count: u32, work: impl FnOnce()) {
         let (start, before) = (Instant::now(), used(ClockId::ProcessCPUTime));
         work();

@@ -1,4 +1,5 @@
-//! Threads end with the stores that they work for. A test by itself, for it counts those of its process.
+//! Threads end with the stores that they work for. A test by itself, for it counts those of its
+//! process.
 
 #![cfg(target_os = "linux")]
 

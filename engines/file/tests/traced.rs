@@ -152,8 +152,8 @@ fn stopped(trace: &Path) -> String {
     panic!("nothing was stopped");
 }
 
-/// Who opens a store sweeps away the sessions of the dead. One that is being born looks the same for a
-/// moment: its file is there, and nobody has locked it yet.
+/// Who opens a store sweeps away the sessions of the dead. One that is being born looks the same
+/// for a moment: its file is there, and nobody has locked it yet.
 #[test]
 fn a_session_that_is_being_born_is_not_swept_away_once_it_has_seen_that_it_is_there() {
     for call in 1..=2 {

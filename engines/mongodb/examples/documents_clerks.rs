@@ -1,6 +1,7 @@
 //! Two clerks edit one order: each sees what the other one left, and nobody's change is lost.
 //!
-//! Run it as `cargo run --package tenure-mongodb --example documents_clerks -- 'mongodb://127.0.0.1/?replicaSet=rs0'`.
+//! Run it as
+//! `cargo run --package tenure-mongodb --example documents_clerks -- 'mongodb://127.0.0.1/?replicaSet=rs0'`.
 //! With `memory:` instead of the URL it plays in this process's memory.
 
 #[path = "documents/drawer.rs"]

@@ -1,6 +1,8 @@
-//! An exclusive client: it takes a document for some time, prolongs that by hand while it works, and gives it back.
+//! An exclusive client: it takes a document for some time, prolongs that by hand while it works,
+//! and gives it back.
 //!
-//! Run it as `cargo run --package tenure-mongodb --example documents_exclusive -- 'mongodb://127.0.0.1/?replicaSet=rs0'`.
+//! Run it as
+//! `cargo run --package tenure-mongodb --example documents_exclusive -- 'mongodb://127.0.0.1/?replicaSet=rs0'`.
 //! With `memory:` instead of the URL it plays in this process's memory.
 
 #[path = "documents/drawer.rs"]

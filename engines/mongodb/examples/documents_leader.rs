@@ -1,6 +1,8 @@
-//! A leader that only knows two callbacks: whoever has the document leads, and is told when it leads no more.
+//! A leader that only knows two callbacks: whoever has the document leads, and is told when it
+//! leads no more.
 //!
-//! Run it as `cargo run --package tenure-mongodb --example documents_leader -- 'mongodb://127.0.0.1/?replicaSet=rs0'`.
+//! Run it as
+//! `cargo run --package tenure-mongodb --example documents_leader -- 'mongodb://127.0.0.1/?replicaSet=rs0'`.
 //! With `memory:` instead of the URL it plays in this process's memory.
 
 #[path = "documents/drawer.rs"]

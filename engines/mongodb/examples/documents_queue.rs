@@ -1,8 +1,10 @@
-//! A work queue: three worker processes send mails, one of them is killed at its work, and every mail is sent.
+//! A work queue: three worker processes send mails, one of them is killed at its work, and every
+//! mail is sent.
 //!
-//! Run it as `cargo run --package tenure-mongodb --example documents_queue -- 'mongodb://127.0.0.1/?replicaSet=rs0'`. The
-//! program starts itself as its workers. With `memory:` instead of the URL it plays in this process's memory, and its workers
-//! are tasks.
+//! Run it as
+//! `cargo run --package tenure-mongodb --example documents_queue -- 'mongodb://127.0.0.1/?replicaSet=rs0'`.
+//! The program starts itself as its workers. With `memory:` instead of the URL it plays in this
+//! process's memory, and its workers are tasks.
 
 #[path = "documents/drawer.rs"]
 #[allow(dead_code, reason = "each story needs some of it")]

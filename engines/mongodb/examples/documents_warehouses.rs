@@ -1,6 +1,8 @@
-//! Two warehouses pick the parts of one order at the same time: each locks a line, and only the accountant locks the whole.
+//! Two warehouses pick the parts of one order at the same time: each locks a line, and only the
+//! accountant locks the whole.
 //!
-//! Run it as `cargo run --package tenure-mongodb --example documents_warehouses -- 'mongodb://127.0.0.1/?replicaSet=rs0'`.
+//! Run it as
+//! `cargo run --package tenure-mongodb --example documents_warehouses -- 'mongodb://127.0.0.1/?replicaSet=rs0'`.
 //! With `memory:` instead of the URL it plays in this process's memory.
 
 #[path = "documents/drawer.rs"]

@@ -1,6 +1,8 @@
-//! A worker of a collection of events: it locks one event where it lies, processes it, marks it as done and unlocks it. Start several:
+//! A worker of a collection of events: it locks one event where it lies, processes it, marks it as
+//! done and unlocks it. Start several:
 //! `cargo run --package tenure-mongodb --example documents_worker -- URL NAME`, with a URL such as
-//! `mongodb://127.0.0.1/shop?replicaSet=rs0&collection=events`. The event of a worker that dies is taken over.
+//! `mongodb://127.0.0.1/shop?replicaSet=rs0&collection=events`. The event of a worker that dies is
+//! taken over.
 
 use std::time::Duration;
 
@@ -42,7 +44,8 @@ pub(crate) async fn work(url: &str, name: &str) -> Result<()> {
     let events: DocumentLocks<Event> = Documents::new().connect(url).await?;
     let queue = events.queue(doc! { "state": "new" }).order(doc! { "_id": 1 }).ttl(TTL).note(name);
     while match one(&queue, name).await {
-        // What another worker took over, or the server did not answer, is claimed again until it is done.
+        // What another worker took over, or the server did not answer, is claimed again until it is
+        // done.
         Err(e) if matches!(e.kind(), ErrorKind::Lost | ErrorKind::Unavailable) => true,
         done => done?,
     } {}

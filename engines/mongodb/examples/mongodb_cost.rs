@@ -1,6 +1,8 @@
-//! What a verb costs the server in a line of one, a hundred, a thousand and ten thousand: processor time, and bytes.
+//! What a verb costs the server in a line of one, a hundred, a thousand and ten thousand: processor
+//! time, and bytes.
 //!
-//! Run it as `cargo run --release --package tenure-mongodb --example mongodb_cost`. It starts a MongoDB of its own.
+//! Run it as `cargo run --release --package tenure-mongodb --example mongodb_cost`. It starts a
+//! MongoDB of its own.
 
 use std::error::Error;
 use std::time::Duration;

@@ -1,7 +1,8 @@
 //! Two processes, one scheduler: the leader is killed, and the other one takes over.
 //!
-//! Run it as `cargo run --example mongodb_leader -- 'mongodb://127.0.0.1/?replicaSet=rs0'`. The program starts itself twice as a
-//! worker, looks on who leads, kills that one, and ends when the other leads.
+//! Run it as `cargo run --example mongodb_leader -- 'mongodb://127.0.0.1/?replicaSet=rs0'`. The
+//! program starts itself twice as a worker, looks on who leads, kills that one, and ends when the
+//! other leads.
 
 use std::error::Error;
 use std::process::{Child, Command};

@@ -1,7 +1,9 @@
-//! Alone: three short verbs for a ticket that is the only one served, in a line where nobody's life can have ended.
+//! Alone: three short verbs for a ticket that is the only one served, in a line where nobody's life
+//! can have ended.
 //!
-//! MongoDB reads a pipeline anew for each call, so a short one saves the server much. Each names what it expects of the
-//! record. If the record is otherwise, nothing happens, and the verb for all kinds of lines is asked.
+//! MongoDB reads a pipeline anew for each call, so a short one saves the server much. Each names
+//! what it expects of the record. If the record is otherwise, nothing happens, and the verb for all
+//! kinds of lines is asked.
 
 use mongodb::bson::raw::CString;
 use mongodb::bson::{Bson, Document, RawDocumentBuf, bson, cstr, doc, rawdoc};
@@ -15,7 +17,8 @@ use crate::line::{KEEP_MS, Writer, c_string, did, raw};
 /// The field of a line in somebody else's document that says before when nobody claims it.
 pub(crate) const NOT_BEFORE: &str = "not_before";
 
-/// A verb that was asked for one ticket: what it expects of the record besides the id, and its stages, or its plain operators.
+/// A verb that was asked for one ticket: what it expects of the record besides the id, and its
+/// stages, or its plain operators.
 pub(crate) struct Short<'a> {
     pub(crate) expects: RawDocumentBuf,
     pub(crate) first: RawDocumentBuf,
@@ -70,7 +73,8 @@ impl Alone {
         Self { join, first, claim, renew, leave, ask, names }
     }
 
-    /// Into a record that is made if there is none. It is fresh then, and the ticket does not stand in it.
+    /// Into a record that is made if there is none. It is fresh then, and the ticket does not stand
+    /// in it.
     pub(crate) fn join(&self, ticket: &Ticket, inbox: &str, fresh: &Fresh) -> Short<'_> {
         self.asks(&self.join, ticket, inbox, Some(fresh))
     }
@@ -162,7 +166,8 @@ impl Writer<'_> {
         let one = |field: &str| self.value(&format!("ask.one.{field}"));
         let mut number = self.value("last");
         if self.0.field_name().is_some() {
-            // A stranger may have removed the last number of a document. Then the clock alone counts.
+            // A stranger may have removed the last number of a document. Then the clock alone
+            // counts.
             number = bson!({ "$add": [number, one("low")] });
         }
         let seat = bson!({
@@ -213,7 +218,8 @@ impl Writer<'_> {
         Plan::in_stages(&expects, &sets, fields)
     }
 
-    /// It leaves the date of the record as it is, so that the index is not written, and nothing in it must be computed.
+    /// It leaves the date of the record as it is, so that the index is not written, and nothing in
+    /// it must be computed.
     fn leave_alone(&self) -> Plan {
         let expects = doc! {
             self.0.name("held.1"): absent(),

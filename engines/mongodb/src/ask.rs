@@ -36,8 +36,9 @@ pub(crate) fn renews(ticket: &Ticket) -> RawDocumentBuf {
     }
 }
 
-/// The last three digits of the number of a ticket in a document, which the clock in milliseconds leaves open. They are the ticket's
-/// own, so that two clients do not give the same number where a stranger has removed the last one.
+/// The last three digits of the number of a ticket in a document, which the clock in milliseconds
+/// leaves open. They are the ticket's own, so that two clients do not give the same number where a
+/// stranger has removed the last one.
 fn low(ticket: &Ticket) -> i64 {
     i64::try_from(ticket.id.to_u128() % LOW_DIGITS).unwrap_or(0)
 }

@@ -48,7 +48,8 @@ pub(crate) struct Update<'a> {
     pub(crate) filling: Option<&'a RawDocumentBuf>,
     /// The first stage, with the caller's arguments.
     pub(crate) first: RawDocumentBuf,
-    /// `first` is the whole change in MongoDB's plain operators, which the server parses faster than stages.
+    /// `first` is the whole change in MongoDB's plain operators, which the server parses faster
+    /// than stages.
     pub(crate) is_plain: bool,
     /// The stages behind it.
     pub(crate) stages: [&'a [RawDocumentBuf]; 3],

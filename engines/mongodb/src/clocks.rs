@@ -1,5 +1,6 @@
-//! Clocks: how far those that decide when a lock ends are apart. In a set that is the primary's, and after a fail-over another
-//! member's. On a sharded cluster it is that of the router which a client asks.
+//! Clocks: how far those that decide when a lock ends are apart. In a set that is the primary's,
+//! and after a fail-over another member's. On a sharded cluster it is that of the router which a
+//! client asks.
 
 use std::time::Duration;
 
@@ -13,7 +14,8 @@ use tokio::time::{Instant, timeout};
 
 use crate::call::Calls;
 
-/// The time that holders allow for at least, between their deadline and the end of their ticket's life.
+/// The time that holders allow for at least, between their deadline and the end of their ticket's
+/// life.
 const MARGIN: Duration = Duration::from_millis(50);
 /// Servers that do not say their time within this are left out.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
@@ -39,7 +41,8 @@ struct Reading {
     unsure_ms: i64,
 }
 
-/// Returns a warning of clocks that are farther apart than holders allow for. A server that is down does not hold up the opening.
+/// Returns a warning of clocks that are farther apart than holders allow for. A server that is down
+/// does not hold up the opening.
 pub(crate) async fn warning(
     calls: &Calls,
     peers: Peers,
@@ -58,7 +61,8 @@ pub(crate) async fn warning(
     .await
 }
 
-/// Returns what a comparison comes to if it is done soon. Otherwise its warning is logged when it is done.
+/// Returns what a comparison comes to if it is done soon. Otherwise its warning is logged when it
+/// is done.
 async fn told_in_time(
     home: &Handle,
     compare: impl Future<Output = Option<String>> + Send + 'static,

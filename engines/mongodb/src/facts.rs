@@ -13,7 +13,8 @@ use crate::opening;
 use crate::settings::Settings;
 use crate::spots::Spots;
 
-/// The first version of the protocol that knows pipelines with `$$NOW`, and projections that compute: MongoDB 4.4.
+/// The first version of the protocol that knows pipelines with `$$NOW`, and projections that
+/// compute: MongoDB 4.4.
 const WIRE_VERSION_MIN: i64 = 9;
 
 /// What is known of the servers.
@@ -42,7 +43,8 @@ pub(crate) enum Topology {
 }
 
 impl Facts {
-    /// Asks the servers, and has them reap idle records where these are Tenure's own. Refuses a collection that cannot keep locks.
+    /// Asks the servers, and has them reap idle records where these are Tenure's own. Refuses a
+    /// collection that cannot keep locks.
     pub(crate) async fn ask(calls: &Calls, spots: &Spots) -> Result<Self> {
         let admin = calls.client.database("admin");
         let hello = calls.ask(&admin, rawdoc! { "hello": 1 }).await?;

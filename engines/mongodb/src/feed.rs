@@ -287,7 +287,8 @@ impl Shared {
         Some(wants)
     }
 
-    /// Returns how late an answer of the stream may be. A slow server must not look like a dead connection.
+    /// Returns how late an answer of the stream may be. A slow server must not look like a dead
+    /// connection.
     fn slack(&self) -> Duration {
         self.calls.timeout.max(SLACK_MIN)
     }

@@ -1,8 +1,9 @@
 //! A lens says where in a document a line lives: how it is read, and how it is put back.
 //!
-//! The stages of a verb know the fields of a line and nothing of the document around it. A line that lives at the
-//! root of a document of our own needs no way in or out, and neither does one in a field of somebody else's document.
-//! The line of a part is taken out into a field of its own first, and put back last.
+//! The stages of a verb know the fields of a line and nothing of the document around it. A line
+//! that lives at the root of a document of our own needs no way in or out, and neither does one in
+//! a field of somebody else's document. The line of a part is taken out into a field of its own
+//! first, and put back last.
 
 use mongodb::bson::{Bson, Document};
 
@@ -16,11 +17,13 @@ pub(crate) struct Limits {
 impl Limits {
     /// MongoDB's own limit is 16 MiB. Renewals must go on when no more tickets are taken.
     const OF_RECORDS: Self = Self { tickets: 12 << 20, notes: 14 << 20 };
-    /// Most of a document belongs to somebody else. Half a MiB is more than the tickets of one command take.
+    /// Most of a document belongs to somebody else. Half a MiB is more than the tickets of one
+    /// command take.
     const OF_DOCUMENTS: Self = Self { tickets: 31 << 19, notes: (31 << 19) + (1 << 18) };
 }
 
-/// How a part is found: the expression for the one that is meant, and how its line is taken out and put back.
+/// How a part is found: the expression for the one that is meant, and how its line is taken out and
+/// put back.
 pub(crate) struct Way {
     /// The names of the fields that lead to it, each with a dot behind it.
     pub(crate) place: String,
@@ -32,7 +35,8 @@ pub(crate) struct Way {
 /// Where a line lives.
 #[derive(Clone, Debug)]
 pub(crate) struct Lens {
-    /// The field of somebody else's document that has the line; `None`: the document is the line's own.
+    /// The field of somebody else's document that has the line; `None`: the document is the line's
+    /// own.
     field: Option<String>,
     /// What stands before the names of the line's fields, while the stages run.
     prefix: String,
@@ -80,7 +84,8 @@ impl Lens {
         ["$", &self.prefix, field].concat()
     }
 
-    /// Whether the line keeps a field. A record says whose line it is, when it may be reaped, and that it is fresh; a document does not.
+    /// Whether the line keeps a field. A record says whose line it is, when it may be reaped, and
+    /// that it is fresh; a document does not.
     pub(crate) fn keeps(&self, field: &str) -> bool {
         self.field.is_none() || !matches!(field, "key" | "reap" | "made")
     }
@@ -104,8 +109,8 @@ impl Lens {
         }
     }
 
-    /// The value of what the last step says of itself, once the stages are over. It stands at the document's root,
-    /// where the change stream finds it.
+    /// The value of what the last step says of itself, once the stages are over. It stands at the
+    /// document's root, where the change stream finds it.
     pub(crate) fn said(&self, field: &str) -> String {
         match &self.field {
             Some(name) => format!("${name}.{field}"),
@@ -114,7 +119,8 @@ impl Lens {
     }
 }
 
-/// The field that has a line while its stages run, and an answer on its way. No user's field has such a name.
+/// The field that has a line while its stages run, and an answer on its way. No user's field has
+/// such a name.
 pub(crate) fn scratch(name: &str) -> String {
     format!("{name}~")
 }

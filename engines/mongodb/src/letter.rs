@@ -21,8 +21,8 @@ pub(crate) fn deliver(mail: &Subscriptions, inbox: &str, bell: &str) {
     }
 }
 
-/// The inbox, the id, then a sign and the number: `S` it is served, `T` it is told to leave, `O` it is out, `B` it is out
-/// because it was told to leave.
+/// The inbox, the id, then a sign and the number: `S` it is served, `T` it is told to leave, `O` it
+/// is out, `B` it is out because it was told to leave.
 fn read(letter: &str) -> Option<(TicketId, Notification)> {
     let (id, rest) = letter.get(INBOX_LETTERS..)?.split_at_checked(ID_LETTERS)?;
     let (sign, number) = rest.split_at_checked(1)?;

@@ -108,8 +108,8 @@ const RETRY_PAUSE: Duration = Duration::from_millis(50);
 /// `mongodb+srv://NAME`.
 ///
 /// It takes the options of the driver, and three more: `database` (the URL's, or `tenure`),
-/// `collection` (`locks`) and
-/// `timeout` (5 s). Compression, a proxy, a password on the client's key and logins by Kerberos or AWS are refused.
+/// `collection` (`locks`) and `timeout` (5 s). Compression, a proxy, a password on the client's key
+/// and logins by Kerberos or AWS are refused.
 pub async fn connect(url: impl AsRef<str>) -> Result<Locks> {
     let (options, settings) = url::read(url.as_ref()).await?;
     connect_with(options, settings).await

@@ -15,9 +15,9 @@
 //! | `did`, `woken`, `bytes` | what the leaves and joins of the last step came to, how many it served, and how long the document was before it |
 //! | `reap` | when the TTL index may delete the record, long after nobody can stand in the line any more; with `true` beside it while somebody may |
 //!
-//! A ticket is `id`, `n` (its number), `ends`, `take`, `told`, `inbox`, `ttl_us`, `owner`, `note`. What callers ask for is in
-//! the field `ask` while the stages run. So all stages but the first are the same for every call, and are made once.
-//! Of each verb there may be many in one step.
+//! A ticket is `id`, `n` (its number), `ends`, `take`, `told`, `inbox`, `ttl_us`, `owner`, `note`.
+//! What callers ask for is in the field `ask` while the stages run. So all stages but the first are
+//! the same for every call, and are made once. Of each verb there may be many in one step.
 
 use mongodb::bson::raw::CString;
 use mongodb::bson::{Bson, Document, RawDocumentBuf, bson, doc};
@@ -25,10 +25,11 @@ use tenure_core::{Key, NUMBER_MAX};
 
 use crate::lens::Lens;
 
-/// For so long a record is kept after the last life has ended and the clock has passed its last number: until then a
-/// clock that is set back, or that of another member, gives no number twice.
+/// For so long a record is kept after the last life has ended and the clock has passed its last
+/// number: until then a clock that is set back, or that of another member, gives no number twice.
 pub(crate) const KEEP_MS: i64 = 600 * 1000;
-/// So many letters are put together at a time: a text that grows letter by letter is copied each time.
+/// So many letters are put together at a time: a text that grows letter by letter is copied each
+/// time.
 const LETTERS_AT_ONCE: i64 = 64;
 /// More than any array has elements.
 pub(crate) const ALL: i64 = i32::MAX as i64;
@@ -98,7 +99,8 @@ impl Steps {
         Self((0..Mixture::ALL).map(|at| writer.step(Mixture::nth(at))).collect())
     }
 
-    /// Whoever is dead is out, who renews lives on, who leaves is out, who joins is behind, and who follows is served.
+    /// Whoever is dead is out, who renews lives on, who leaves is out, who joins is behind, and who
+    /// follows is served.
     pub(crate) fn of(&self, mixture: Mixture) -> &[RawDocumentBuf] {
         &self.0[mixture.at()]
     }
@@ -157,7 +159,8 @@ impl Writer<'_> {
 
     fn open(&self) -> Document {
         let array = |name: &str| bson!({ "$ifNull": [self.value(name), []] });
-        // One refusal ends the whole step, and comes before anything else is computed that may fail.
+        // One refusal ends the whole step, and comes before anything else is computed that may
+        // fail.
         let held = bson!({ "$cond": [self.is_readable(), array("held"), self.refuse("held")] });
         let now = bson!({ "$max": [self.value("at"), { "$toLong": "$$NOW" }] });
         let step = bson!({ "$add": [{ "$ifNull": [self.value("step"), 0_i64] }, 1_i64] });
@@ -172,8 +175,9 @@ impl Writer<'_> {
 
     /// Those whose life has ended are all out before anyone is served in their place.
     fn expire(&self) -> Document {
-        // A ticket whose end cannot be read stays, and the step is refused when it comes to who holds. MongoDB has nothing, and the double
-        // that is no number, below all numbers, and texts and all else above them.
+        // A ticket whose end cannot be read stays, and the step is refused when it comes to who
+        // holds. MongoDB has nothing, and the double that is no number, below all numbers, and
+        // texts and all else above them.
         let lives = bson!({ "$or": [
             { "$gt": ["$$this.ends", self.value("at")] }, { "$lt": ["$$this.ends", 0_i64] },
         ] });
@@ -233,7 +237,8 @@ impl Writer<'_> {
         let held = bson!({ "$concatArrays": [self.value("held"), woken.clone()] });
         let bell = bson!({ "$concat": [self.value("bell"), letters(&woken, "S")] });
         let first_end = bson!({ "$min": [{ "$min": self.value("held.ends") }, { "$min": self.value("waiting.ends") }] });
-        // One end may be the double that is no number. Whoever holds ahead of that ticket must be able to read the line.
+        // One end may be the double that is no number. Whoever holds ahead of that ticket must be
+        // able to read the line.
         let first_end = bson!({ "$max": [0_i64, first_end] });
         let held = unless_nobody("held", held);
         self.set([
@@ -246,8 +251,8 @@ impl Writer<'_> {
         ])
     }
 
-    /// When the record may go. While somebody stands in the line, this is so far ahead that it need not be moved by each
-    /// renewal: the index would be written each time.
+    /// When the record may go. While somebody stands in the line, this is so far ahead that it need
+    /// not be moved by each renewal: the index would be written each time.
     fn reap(&self) -> Bson {
         let count = bson!({ "$add": [self.size("held"), self.size("waiting")] });
         let passed = bson!({ "$toLong": { "$divide": [self.value("last"), 1000_i64] } });
@@ -266,8 +271,8 @@ impl Writer<'_> {
     }
 }
 
-/// The letters of one kind to these tickets, in one text. A text is replaced as a whole, so a change stream shows it as
-/// a whole, which an array would not be.
+/// The letters of one kind to these tickets, in one text. A text is replaced as a whole, so a
+/// change stream shows it as a whole, which an array would not be.
 pub(crate) fn letters(tickets: &Bson, kind: &str) -> Bson {
     let letter = bson!({ "$concat": [
         "$$value", "$$this.inbox", "$$this.id", kind, { "$toString": "$$this.n" }, " ",

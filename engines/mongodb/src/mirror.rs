@@ -1,5 +1,5 @@
-//! A mirror: records as the server has them, kept up to date by what a change stream tells, and so what happened to
-//! each line, step by step.
+//! A mirror: records as the server has them, kept up to date by what a change stream tells, and so
+//! what happened to each line, step by step.
 
 use std::collections::HashMap;
 
@@ -16,7 +16,8 @@ pub(crate) const FIELDS: [&str; 8] = ["key", "of", "held", "waiting", "last", "s
 /// What of a record no change tells, unless it changes.
 pub(crate) const NAME: [&str; 2] = ["key", "of"];
 
-/// With so many records, those in which nobody stands are forgotten. Their names are read again when they are used.
+/// With so many records, those in which nobody stands are forgotten. Their names are read again
+/// when they are used.
 const RECORDS_FULL: usize = 4096;
 
 /// Some records, by their ids: all in which somebody may stand.
@@ -110,8 +111,8 @@ fn events(before: Option<&Document>, now: Option<&Document>) -> Vec<Event> {
     changes(&line(before), &line(now), at.saturating_mul(1000), gone)
 }
 
-/// What happened to a ticket that is not in its line any more. A letter says so of one that was told to leave
-/// while it waited.
+/// What happened to a ticket that is not in its line any more. A letter says so of one that was
+/// told to leave while it waited.
 fn fate(now: &Document, ticket: &Ticket, ends: Option<i64>) -> EventKind {
     let has_ended = ends.is_some_and(|ends| whole(now, "at").is_some_and(|at| ends <= at));
     let letter = format!("{}B", ticket.id);
@@ -131,8 +132,8 @@ fn ends(record: &Document) -> HashMap<String, i64> {
         .collect()
 }
 
-/// Changes a record as an update did: fields that are gone, arrays that are shorter, and fields that are set, each at its
-/// path.
+/// Changes a record as an update did: fields that are gone, arrays that are shorter, and fields
+/// that are set, each at its path.
 fn update(record: &mut Document, description: &Document) {
     for gone in description.get_array("removedFields").into_iter().flatten() {
         if let Some(path) = gone.as_str() {

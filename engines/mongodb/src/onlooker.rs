@@ -1,4 +1,5 @@
-//! Onlookers: what happens to one line, or to all of them, told from a change stream for as long as somebody looks on.
+//! Onlookers: what happens to one line, or to all of them, told from a change stream for as long as
+//! somebody looks on.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -11,7 +11,8 @@ use crate::spots::Spots;
 /// The number of documents in which the field of the locks is looked at.
 const SAMPLE: i32 = 16;
 
-/// Refuses a collection that cannot keep locks, and returns warnings of what may refuse a lock later.
+/// Refuses a collection that cannot keep locks, and returns warnings of what may refuse a lock
+/// later.
 pub(crate) async fn check(calls: &Calls, spots: &Spots) -> Result<Vec<String>> {
     let (name, field) = (calls.collection.as_str(), spots.in_documents().ok().map(|it| &*it.field));
     let command = rawdoc! {

@@ -1,5 +1,5 @@
-//! A projection: what is answered of a document after a step, so that of a line of thousands only what the caller needs
-//! travels, and of somebody else's document only what was asked for.
+//! A projection: what is answered of a document after a step, so that of a line of thousands only
+//! what the caller needs travels, and of somebody else's document only what was asked for.
 
 use mongodb::bson::raw::CString;
 use mongodb::bson::{Bson, Document, RawArrayBuf, RawDocumentBuf, bson, cstr, doc, rawdoc};
@@ -10,8 +10,8 @@ use crate::line::{Mixture, c_string, did, raw};
 use crate::readable::{has_line, unless_foreign};
 use crate::wish::Reads;
 
-/// So many waiting tickets are told when the first holder's life ends: the others would all come at once, and their
-/// heartbeats find out as well.
+/// So many waiting tickets are told when the first holder's life ends: the others would all come at
+/// once, and their heartbeats find out as well.
 const NEAR: i64 = 3;
 
 /// The projections, whose longer part is made once.
@@ -41,16 +41,16 @@ impl Answers {
         Self { lens, place, ask, guard: raw(&guard), stands: raw(&stands) }
     }
 
-    /// The first stage of a step, which has what its callers ask for. It would make a line of whatever a document has in the
-    /// line's place, so it looks at that first.
+    /// The first stage of a step, which has what its callers ask for. It would make a line of
+    /// whatever a document has in the line's place, so it looks at that first.
     pub(crate) fn asks(&self, ask: RawDocumentBuf) -> RawDocumentBuf {
         let mut fields = self.guard.clone();
         fields.append(&self.ask, rawdoc! { "$literal": ask });
         rawdoc! { "$set": fields }
     }
 
-    /// What a document has in which a ticket stands: where somebody wrote something else over its line, it stands no more, and
-    /// nothing is written.
+    /// What a document has in which a ticket stands: where somebody wrote something else over its
+    /// line, it stands no more, and nothing is written.
     pub(crate) fn stands(&self) -> RawDocumentBuf {
         self.stands.clone()
     }
@@ -157,8 +157,8 @@ impl Answers {
         bson!({ "$cond": [{ "$eq": [{ "$type": whole }, "object"] }, read, Bson::Null] })
     }
 
-    /// What is answered of a ticket that is the only one served. A document in which nobody else stands is answered as
-    /// it is.
+    /// What is answered of a ticket that is the only one served. A document in which nobody else
+    /// stands is answered as it is.
     pub(crate) fn of_alone(&self, reads: &Reads) -> RawDocumentBuf {
         let Some(field) = self.lens.field_name() else {
             return rawdoc! { "_id": 0, "at": 1, "held.n": 1, "held.ends": 1, "made": 1 };

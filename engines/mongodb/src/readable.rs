@@ -1,5 +1,6 @@
-//! What of a line can be read. Another version of Tenure, or somebody's hand, may have written something else there; as
-//! nobody knows who holds then, a step is refused by an error of the server's, which names this module's mark.
+//! What of a line can be read. Another version of Tenure, or somebody's hand, may have written
+//! something else there; as nobody knows who holds then, a step is refused by an error of the
+//! server's, which names this module's mark.
 
 use mongodb::bson::{Bson, Document, bson, doc};
 
@@ -11,14 +12,15 @@ pub(crate) const MARK: &str = "tenure-unreadable";
 /// The same for a number that was kept.
 pub(crate) const NO_NUMBER_MARK: &str = "tenure-no-number";
 
-/// Whether there is nothing yet in the field of a document that has its line, or a line. Anything else there is somebody else's,
-/// or is what somebody has made of a line.
+/// Whether there is nothing yet in the field of a document that has its line, or a line. Anything
+/// else there is somebody else's, or is what somebody has made of a line.
 pub(crate) fn may_have_line(field: &str) -> Document {
     doc! { "$in": [{ "$type": format!("${field}") }, ["missing", "null", "object"]] }
 }
 
-/// What a stage that sets something in the line sets besides: it is nothing, or an error of the server's if the field may have no
-/// line. It stands beside the line, because nothing is computed in a field that is an empty array.
+/// What a stage that sets something in the line sets besides: it is nothing, or an error of the
+/// server's if the field may have no line. It stands beside the line, because nothing is computed
+/// in a field that is an empty array.
 pub(crate) fn unless_foreign(field: &str) -> Document {
     let refusal = fail(MARK, &format!("${field}"));
     doc! { scratch(&scratch(field)): { "$cond": [may_have_line(field), "$$REMOVE", refusal] } }
@@ -30,8 +32,8 @@ pub(crate) fn has_line(field: &str) -> Document {
 }
 
 impl Writer<'_> {
-    /// The fields of the line are what a step of this version makes of them. What the tickets say is looked at where
-    /// somebody holds by it.
+    /// The fields of the line are what a step of this version makes of them. What the tickets say
+    /// is looked at where somebody holds by it.
     pub(crate) fn is_readable(&self) -> Bson {
         let array = |name: &str| bson!({ "$in": [{ "$type": self.value(name) }, ["missing", "null", "array"]] });
         // Each is written once: the server reads a pipeline anew for each command.
@@ -41,15 +43,17 @@ impl Writer<'_> {
         bson!({ "$and": [array("held"), array("waiting"), { "$allElementsTrue": [numbers] }] })
     }
 
-    /// The same as a filter, for a line in which nobody stands: only the fields that a ticket which comes into it goes by. It is the
-    /// shorter for what it leaves out: a field that is missing, or a double, takes the long way.
+    /// The same as a filter, for a line in which nobody stands: only the fields that a ticket which
+    /// comes into it goes by. It is the shorter for what it leaves out: a field that is missing, or
+    /// a double, takes the long way.
     pub(crate) fn nobody_readable(&self) -> Document {
         let mut filter = doc! {};
         for name in ["held", "waiting"] {
             filter.insert(self.0.name(name), doc! { "$size": 0 });
         }
         for (name, limit) in limits() {
-            // A filter would look into an array, and cannot tell whether another kind of number is whole.
+            // A filter would look into an array, and cannot tell whether another kind of number is
+            // whole.
             let others = doc! { "$type": ["array", "double", "decimal"] };
             let known = doc! { "$gte": 0, "$lt": limit, "$not": others };
             filter.insert(self.0.name(name), known);
@@ -59,13 +63,15 @@ impl Writer<'_> {
         doc! { field: { "$not": { "$type": "array" } }, "$or": [nothing, filter] }
     }
 
-    /// Whether a ticket that comes in by a short verb gets a number; whoever gets none is told by the long one.
+    /// Whether a ticket that comes in by a short verb gets a number; whoever gets none is told by
+    /// the long one.
     pub(crate) fn has_numbers(&self) -> Bson {
         let below = |(name, limit): (&str, i64)| bson!({ "$lt": [{ "$ifNull": [self.value(name), 0_i64] }, limit] });
         bson!({ "$and": limits().map(below).to_vec() })
     }
 
-    /// The tickets that are served, if what each takes and when its life ends can be read: nobody may be let in beside others.
+    /// The tickets that are served, if what each takes and when its life ends can be read: nobody
+    /// may be let in beside others.
     pub(crate) fn held_by_readable(held: &Bson) -> Bson {
         let is_one = bson!({ "$and": [
             { "$gte": ["$$this.take", 1_i64] },
@@ -97,8 +103,8 @@ impl Writer<'_> {
     }
 }
 
-/// What a ticket that comes in by a short verb goes by, and what that must be below: its number is above the last one, and above the
-/// clock in microseconds.
+/// What a ticket that comes in by a short verb goes by, and what that must be below: its number is
+/// above the last one, and above the clock in microseconds.
 fn limits() -> [(&'static str, i64); 3] {
     [("last", number_max()), ("at", number_max() / 1000), ("step", number_max())]
 }

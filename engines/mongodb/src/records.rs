@@ -1,4 +1,5 @@
-//! What is asked about records as a whole: one line to look at, all keys, and the index that reaps idle records.
+//! What is asked about records as a whole: one line to look at, all keys, and the index that reaps
+//! idle records.
 
 use mongodb::bson::{Bson, Document, RawArrayBuf, RawDocumentBuf, bson, doc, rawdoc};
 use tenure_core::Result;
@@ -14,8 +15,9 @@ const BATCH: i32 = 1000;
 impl Calls {
     /// A step that changes nothing but who is dead, and who is served in their place.
     ///
-    /// A member of a set that was the primary and does not know yet that it is none must not answer. Only a write finds
-    /// that out at once: a linearizable read waits for the next flush of the journal, a tenth of a second by default.
+    /// A member of a set that was the primary and does not know yet that it is none must not
+    /// answer. Only a write finds that out at once: a linearizable read waits for the next flush of
+    /// the journal, a tenth of a second by default.
     pub(crate) async fn look(
         &self,
         update: &Update<'_>,
@@ -107,8 +109,8 @@ impl Calls {
         }
     }
 
-    /// Has the servers delete idle records some time after they became idle. The index also finds those that are not
-    /// idle.
+    /// Has the servers delete idle records some time after they became idle. The index also finds
+    /// those that are not idle.
     pub(crate) async fn reap(&self) -> Result<()> {
         let command = rawdoc! {
             "createIndexes": self.collection.as_str(),
@@ -132,8 +134,8 @@ impl Calls {
     }
 }
 
-/// Lines in which somebody may stand are marked for the index, and somebody lives there. A prefix is text, and no
-/// pattern.
+/// Lines in which somebody may stand are marked for the index, and somebody lives there. A prefix
+/// is text, and no pattern.
 fn matching(prefix: &str) -> RawDocumentBuf {
     let now = bson!({ "$max": ["$at", { "$toLong": "$$NOW" }] });
     let lives = |array: &str| bson!({ "$gt": [{ "$max": format!("${array}.ends") }, now.clone()] });
@@ -149,8 +151,8 @@ fn matching(prefix: &str) -> RawDocumentBuf {
     raw(&filter)
 }
 
-/// The first text that is behind all that begin with this; `None` if there is none. Texts are in the order of their
-/// bytes, which is that of their letters.
+/// The first text that is behind all that begin with this; `None` if there is none. Texts are in
+/// the order of their bytes, which is that of their letters.
 fn after(prefix: &str) -> Option<String> {
     let mut letters: Vec<char> = prefix.chars().collect();
     while let Some(letter) = letters.pop() {

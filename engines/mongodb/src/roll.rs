@@ -1,4 +1,5 @@
-//! The roll: which of this client's tickets stand in which record, and since when the stream hears of each.
+//! The roll: which of this client's tickets stand in which record, and since when the stream hears
+//! of each.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -30,7 +31,8 @@ struct Entry {
 }
 
 impl Roll {
-    /// The ticket stands in this record from now on, or may. It hears all if the stream is open already.
+    /// The ticket stands in this record from now on, or may. It hears all if the stream is open
+    /// already.
     pub(crate) fn enter(
         &self,
         record: &str,

@@ -33,7 +33,8 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The collection `locks` of the URL's database, or of `tenure`, and five seconds for an answer.
+    /// The collection `locks` of the URL's database, or of `tenure`, and five seconds for an
+    /// answer.
     pub fn new() -> Self {
         Self { database: None, collection: None, timeout: TTL_DEFAULT / 6 }
     }

@@ -1,4 +1,5 @@
-//! A spot: where one line is kept: in which document, where in it, and the stages that are made for that place.
+//! A spot: where one line is kept: in which document, where in it, and the stages that are made for
+//! that place.
 
 use std::sync::Arc;
 
@@ -72,7 +73,8 @@ impl Spot {
         Self { line: Some(line), record, filter, kit, makes: false, filling: None }
     }
 
-    /// The same, and the document is made if there is none. One that is made just now has null in this field.
+    /// The same, and the document is made if there is none. One that is made just now has null in
+    /// this field.
     pub(crate) fn filled(self, filling: Option<Arc<RawDocumentBuf>>, fresh: &str) -> Self {
         let mut filter = self.filter.clone();
         if filling.is_some() {

@@ -10,12 +10,14 @@ use crate::spot::Spot;
 
 /// Another command inserted the record at the same time.
 pub(crate) const DUPLICATE_KEY: i32 = 11_000;
-/// Error codes of a server that is no primary any more: `InterruptedAtShutdown`, `InterruptedDueToReplStateChange`,
-/// `ShutdownInProgress`, `PrimarySteppedDown`, `NotWritablePrimary`, `NotPrimaryNoSecondaryOk`, `NotPrimaryOrSecondary`.
+/// Error codes of a server that is no primary any more: `InterruptedAtShutdown`,
+/// `InterruptedDueToReplStateChange`, `ShutdownInProgress`, `PrimarySteppedDown`,
+/// `NotWritablePrimary`, `NotPrimaryNoSecondaryOk`, `NotPrimaryOrSecondary`.
 const NOT_PRIMARY: [i32; 7] = [11_600, 11_602, 91, 189, 10_107, 13_435, 13_436];
-/// The command was ended, and may have been carried out: `MaxTimeMSExpired`, `ExceededTimeLimit`, `NetworkTimeout`,
-/// `HostUnreachable`, `HostNotFound`, `WriteConflict`, `Interrupted`, `NetworkInterfaceExceededTimeLimit`,
-/// `WriteConcernTimeout`, `LockTimeout`, `SocketException`, `StaleConfig`, `FailedToSatisfyReadPreference`.
+/// The command was ended, and may have been carried out: `MaxTimeMSExpired`, `ExceededTimeLimit`,
+/// `NetworkTimeout`, `HostUnreachable`, `HostNotFound`, `WriteConflict`, `Interrupted`,
+/// `NetworkInterfaceExceededTimeLimit`, `WriteConcernTimeout`, `LockTimeout`, `SocketException`,
+/// `StaleConfig`, `FailedToSatisfyReadPreference`.
 const UNKNOWN: [i32; 13] = [50, 262, 89, 6, 7, 112, 11_601, 202, 64, 24, 9001, 13_388, 133];
 
 /// The driver's words for an answer whose length makes no sense.
@@ -24,7 +26,8 @@ const GARBLED: &str = "out of range integral type conversion";
 /// Maximum letters of a server's message in an error.
 const WORDS_MAX: usize = 160;
 
-/// What the servers, or the way to them, answered. The driver's own error is not kept: it may repeat a password.
+/// What the servers, or the way to them, answered. The driver's own error is not kept: it may
+/// repeat a password.
 pub(crate) fn error(name: &Name, trouble: &mongodb::error::Error) -> Error {
     let servers = &name.servers;
     match &*trouble.kind {
@@ -71,8 +74,8 @@ pub(crate) fn is_about_one(error: &Error) -> bool {
     error.reason() == Some(Reason::DocumentRefused)
 }
 
-/// Whether a server refused an insert because the `_id` is there already: another command was quicker. The index of the `_id`
-/// is the only one that two inserts of one record can meet in.
+/// Whether a server refused an insert because the `_id` is there already: another command was
+/// quicker. The index of the `_id` is the only one that two inserts of one record can meet in.
 pub(crate) fn is_inserted(error: &mongodb::error::Error) -> bool {
     let index = error.server_response().and_then(|answer| answer.get_document("keyPattern").ok());
     index.is_none_or(|index| index.iter().flatten().all(|(name, _)| name.as_str() == "_id"))
@@ -116,7 +119,8 @@ fn refused(name: &Name, command: &CommandError) -> Error {
     }
 }
 
-/// What the driver says of a server, and what it means; what a person can do most about comes first.
+/// What the driver says of a server, and what it means; what a person can do most about comes
+/// first.
 const HINTS: [(&str, &str); 9] = [
     ("Connection refused", "nobody listens there: is the server running?"),
     (
@@ -250,7 +254,8 @@ pub(crate) fn in_line(error: Error, collection: &str, spot: &Spot, key: &Key) ->
     errors::with_place(error, key, &place)
 }
 
-/// The driver's or the server's own words, at the end of a sentence, unless a part of a password is in them.
+/// The driver's or the server's own words, at the end of a sentence, unless a part of a password is
+/// in them.
 fn it_says(name: &Name, words: &str) -> String {
     // The driver puts an error into another one with all its fields.
     let words = words.split(", labels: {").next().unwrap_or(words).replace("Kind: ", "");

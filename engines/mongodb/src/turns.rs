@@ -1,7 +1,8 @@
 //! Turns: how many of a client's calls change one record at the same time.
 //!
-//! MongoDB lets many commands try to change a record at once; all but one of them fail inside the server and begin
-//! anew. With a hundred of them it does little else. So a client sends a few at a time, in the order they came.
+//! MongoDB lets many commands try to change a record at once; all but one of them fail inside the
+//! server and begin anew. With a hundred of them it does little else. So a client sends a few at a
+//! time, in the order they came.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};

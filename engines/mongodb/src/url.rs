@@ -73,7 +73,8 @@ fn unread(url: &str, error: &mongodb::error::Error) -> Error {
     Error::invalid(sentence)
 }
 
-/// Whether what the driver takes for servers may be a part of a password: an `@` stands behind the first slash or question mark.
+/// Whether what the driver takes for servers may be a part of a password: an `@` stands behind the
+/// first slash or question mark.
 fn hides_its_login(url: &str) -> bool {
     let body = url.split_once("://").map_or(url, |(_, body)| body);
     body.split_once(['/', '?']).is_some_and(|(_, rest)| rest.contains('@'))
@@ -89,8 +90,8 @@ fn host(url: &str) -> &str {
 /// Options that MongoDB's manual has, and that this client was built without.
 const COMPRESSION: [&str; 2] = ["compressors", "zlibcompressionlevel"];
 
-/// An option that neither Tenure nor the driver knows. A name that is like none of the known ones may be a part of a
-/// password, and is not repeated.
+/// An option that neither Tenure nor the driver knows. A name that is like none of the known ones
+/// may be a part of a password, and is not repeated.
 fn no_option(name: &str) -> Error {
     if COMPRESSION.iter().any(|option| option.eq_ignore_ascii_case(name)) {
         return Error::unsupported(

@@ -1,7 +1,9 @@
-//! The verbs: what a step does for those who renew, those who leave, and those who join, in this order.
+//! The verbs: what a step does for those who renew, those who leave, and those who join, in this
+//! order.
 //!
-//! Of one step all verbs are under way at the same time, so that any order is right; and each names another ticket. What
-//! they ask for stands in three arrays of the field `ask`, and what leaves and joins came to in the array `did`.
+//! Of one step all verbs are under way at the same time, so that any order is right; and each names
+//! another ticket. What they ask for stands in three arrays of the field `ask`, and what leaves and
+//! joins came to in the array `did`.
 
 use mongodb::bson::{Bson, Document, bson};
 use tenure_core::LINE_TICKETS_MAX;
@@ -10,8 +12,8 @@ use crate::documents::way::FOREIGN;
 use crate::line::{ALL, Writer, did, letters, number_max};
 
 impl Writer<'_> {
-    /// Signs of life, for those who stand in the line. Nothing changes about a ticket that was told to leave: its life
-    /// ends when it would have.
+    /// Signs of life, for those who stand in the line. Nothing changes about a ticket that was told
+    /// to leave: its life ends when it would have.
     pub(crate) fn renew(&self) -> Document {
         let signs = self.value("ask.renew");
         let is_there = bson!({ "$in": ["$$this.id", { "$concatArrays": [self.value("held.id"), self.value("waiting.id")] }] });
@@ -41,7 +43,8 @@ impl Writer<'_> {
         bson!([{ "$cond": ["$$it.told", "$$it", { "$mergeObjects": ["$$it", changes] }] }])
     }
 
-    /// The array after each of these asked for something else, `other`, in the place of a ticket, if that stands there.
+    /// The array after each of these asked for something else, `other`, in the place of a ticket,
+    /// if that stands there.
     fn each_in(&self, array: &str, asked: &Bson, other: &Bson) -> Bson {
         let other = bson!({ "$let": { "vars": { "it": { "$arrayElemAt": ["$$value", "$$i"] } }, "in": other.clone() } });
         let ahead = bson!({ "$slice": ["$$value", "$$i"] });
@@ -87,8 +90,8 @@ impl Writer<'_> {
         ]
     }
 
-    /// Whether the ticket at `w` of those who wait fits, now that the dead are out. It is served then, though the stage
-    /// that serves comes behind the verbs.
+    /// Whether the ticket at `w` of those who wait fits, now that the dead are out. It is served
+    /// then, though the stage that serves comes behind the verbs.
     fn follows_the_dead(&self) -> Bson {
         let up_to_it =
             bson!({ "$slice": [self.value("waiting.take"), { "$add": ["$$w", 1_i64] }] });
@@ -96,8 +99,8 @@ impl Writer<'_> {
         bson!({ "$lte": [sum, self.value("of")] })
     }
 
-    /// Whoever is told or taken out by another client hears of it. Whoever asks for a ticket that has left already may
-    /// have missed an answer, so it hears of all its tickets that are served.
+    /// Whoever is told or taken out by another client hears of it. Whoever asks for a ticket that
+    /// has left already may have missed an answer, so it hears of all its tickets that are served.
     fn letters_of_leave(&self) -> Bson {
         let some = |array: &str, cond: Bson| bson!({ "$filter": { "input": self.value(array), "as": "this", "cond": cond } });
         let is_own = bson!({ "$eq": ["$$this.inbox", self.value("ask.inbox")] });
@@ -117,8 +120,8 @@ impl Writer<'_> {
         ] })
     }
 
-    /// Who joins is at the back, and is served at once if nobody waits and it fits. Who stands in the line already is
-    /// told so, and renews.
+    /// Who joins is at the back, and is served at once if nobody waits and it fits. Who stands in
+    /// the line already is told so, and renews.
     pub(crate) fn join(&self) -> [Document; 2] {
         let sum = bson!({ "$add": [self.sum_held(), { "$sum": self.value("waiting.take") }] });
         let begin = bson!({
@@ -218,8 +221,8 @@ impl Writer<'_> {
         bson!({ "$switch": { "branches": cases, "default": did::QUEUED } })
     }
 
-    /// Whether no number was given in the record, as far as it knows, and it is not the one that the client has seen. A document does
-    /// not say so: its first number goes by the clock alone.
+    /// Whether no number was given in the record, as far as it knows, and it is not the one that
+    /// the client has seen. A document does not say so: its first number goes by the clock alone.
     fn is_fresh(&self) -> Option<Bson> {
         let is_other = bson!({ "$ne": [self.value("made"), self.value("ask.seen")] });
         let is_fresh = bson!({ "$and": [{ "$not": [self.has_last()] }, is_other] });
@@ -231,8 +234,8 @@ impl Writer<'_> {
         bson!({ "$gt": [self.value("last"), Bson::Null] })
     }
 
-    /// Nobody joins the line of a part that is not there, or of one that cannot be told from another, or that has something else
-    /// in the place of its line.
+    /// Nobody joins the line of a part that is not there, or of one that cannot be told from
+    /// another, or that has something else in the place of its line.
     fn verdicts_on_parts(&self) -> Vec<Bson> {
         if self.0.part_found().is_none() {
             return Vec::new();

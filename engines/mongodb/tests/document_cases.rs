@@ -1,4 +1,5 @@
-//! What a holder of a document may do, and what becomes of locks when others meddle with the document.
+//! What a holder of a document may do, and what becomes of locks when others meddle with the
+//! document.
 #![cfg(unix)]
 
 #[path = "document_cases/changes.rs"]

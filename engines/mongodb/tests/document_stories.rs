@@ -91,7 +91,8 @@ fn every_mail_is_sent_once_although_a_worker_is_killed() {
     });
 }
 
-/// The worker of the page: its lines are counted, and three processes of it do all events, although one is killed at its work.
+/// The worker of the page: its lines are counted, and three processes of it do all events, although
+/// one is killed at its work.
 #[test]
 fn every_event_is_done_once_although_a_worker_is_killed() {
     const EVENTS: i32 = 300;

@@ -1,4 +1,5 @@
-//! The example, as two processes on a real server: the leader is killed, and the other one takes over.
+//! The example, as two processes on a real server: the leader is killed, and the other one takes
+//! over.
 #![cfg(unix)]
 
 #[path = "../examples/mongodb_leader.rs"]

@@ -14,8 +14,8 @@ pub(crate) trait Pinged: Server {
     /// Returns the state of the abandoned calls of a connection.
     fn unanswered(open: &Self::Open) -> &Unanswered;
 
-    /// Sends a request that costs the server nothing. The server answers it after every call that was
-    /// sent before.
+    /// Sends a request that costs the server nothing. The server answers it after every call that
+    /// was sent before.
     fn ping(&self, open: &Self::Open) -> impl Future<Output = Result<(), Disconnected>> + Send;
 
     /// Time limit of an answer.
@@ -121,8 +121,8 @@ fn abandoned<S: Pinged>(link: &Link<S>, connection: &Arc<Connection<S::Open>>, s
     }
 }
 
-/// Pings the server until no call is abandoned. A server answers in the order of the requests, so the
-/// answer to a ping frees the room of every call that was abandoned before the ping.
+/// Pings the server until no call is abandoned. A server answers in the order of the requests, so
+/// the answer to a ping frees the room of every call that was abandoned before the ping.
 async fn ping_for_abandoned<S: Pinged>(link: Arc<Link<S>>, connection: Arc<Connection<S::Open>>) {
     let (calls, patience) = (S::unanswered(&connection), link.server().patience());
     loop {

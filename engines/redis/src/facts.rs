@@ -101,7 +101,8 @@ impl Facts {
         self.findings.fit(&name.to_string(), named_by)
     }
 
-    /// For how long it may still have forgotten locks that somebody believes in, `since` it said this.
+    /// For how long it may still have forgotten locks that somebody believes in, `since` it said
+    /// this.
     pub(crate) fn is_young_for(&self, settings: &Settings, since: Duration) -> Option<Duration> {
         match settings.young {
             Young::Trust => None,

@@ -10,8 +10,8 @@ const VERSION_MIN: Version = Version(6, 2);
 /// Servers report their uptime in whole seconds.
 const AGE_ROUNDING: Duration = Duration::from_secs(1);
 
-/// The facts that a server reported to this user. The default is a server of which nothing is known;
-/// it is trusted least.
+/// The facts that a server reported to this user. The default is a server of which nothing is
+/// known; it is trusted least.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ServerFacts {
     pub(crate) version: Option<Version>,
@@ -102,7 +102,8 @@ impl ServerFacts {
     }
 
     /// Returns the remaining time in which a server that has just started may have lost leases that
-    /// clients still trust. Leases last `ttl_max` at most; the server reported its uptime `since` ago.
+    /// clients still trust. Leases last `ttl_max` at most; the server reported its uptime `since`
+    /// ago.
     pub(crate) fn is_young_for(&self, ttl_max: Duration, since: Duration) -> Option<Duration> {
         if self.disk == Persistence::Through {
             return None;

@@ -27,7 +27,8 @@ const CLUSTERLESS: &str = "CLUSTERLESS";
 /// A server has no database of this number; Redis has no code for it.
 const NO_DATABASE: &str = "NODATABASE";
 
-/// Scripts of Tenure's end so where a line, or a number that was kept, is not as this version writes it.
+/// Scripts of Tenure's end so where a line, or a number that was kept, is not as this version
+/// writes it.
 const UNREADABLE: &str = "UNREADABLE";
 const NO_NUMBER: &str = "NONUMBER";
 
@@ -49,8 +50,8 @@ const WITHOUT_CODE: [(&str, &str); 12] = [
     ("unknown command 'CLUSTER'", CLUSTERLESS),
 ];
 
-/// What the server of these settings, or the way to it, answered. The driver's own error is not kept: it may
-/// repeat a password.
+/// What the server of these settings, or the way to it, answered. The driver's own error is not
+/// kept: it may repeat a password.
 pub(crate) fn error(settings: &Settings, trouble: &RedisError) -> Error {
     let name = &settings.name;
     let server = |hint: &str| format!("{} {hint}{}", name.whom(), it_says(settings, trouble));
@@ -120,7 +121,8 @@ fn stranger(name: &Name) -> Error {
 /// So says a server that is no sentinel.
 const NO_SENTINEL: &str = "unknown command 'SENTINEL'";
 
-/// What a sentinel answered, or the way to it. It has a user and a password of its own, which stand elsewhere in the URL.
+/// What a sentinel answered, or the way to it. It has a user and a password of its own, which stand
+/// elsewhere in the URL.
 pub(crate) fn of_sentinels(settings: &Settings, trouble: &RedisError) -> Error {
     let name = &settings.name;
     let is_login = matches!(code(trouble), Some("NOAUTH" | "WRONGPASS"))
@@ -226,7 +228,8 @@ fn certificate_error(settings: &Settings, trouble: &RedisError) -> Option<Error>
     settings.tls.as_ref()?;
     let server = settings.name.whom();
     if trouble.is_io_error() && trouble.source().is_none() {
-        // The driver gives only text: a cluster keeps the text of the errors of its first connections.
+        // The driver gives only text: a cluster keeps the text of the errors of its first
+        // connections.
         return tls::certificate_error_in_text(&server, &said(settings, trouble)?);
     }
     tls::certificate_error(&server, trouble)
@@ -288,7 +291,8 @@ pub(crate) fn out_of_reach(settings: &Settings, time: Duration) -> Error {
     ))
 }
 
-/// No connection to a cluster came about. The driver tells why in words, and with a code that may be of something else.
+/// No connection to a cluster came about. The driver tells why in words, and with a code that may
+/// be of something else.
 pub(crate) fn no_way_into_cluster(settings: &Settings, trouble: &RedisError) -> Error {
     if is_silence(trouble) {
         return out_of_reach(settings, settings.connect_timeout);

@@ -54,8 +54,8 @@ mod cluster {
     tenure_conformance::suite!(async || arena(&CLUSTER).await, shared: locks);
 }
 
-/// A majority of independent servers, which are as fresh as the tests. A hundred who wait here ask five
-/// servers each, so all of it is slower.
+/// A majority of independent servers, which are as fresh as the tests. A hundred who wait here ask
+/// five servers each, so all of it is slower.
 mod redlock {
     use std::time::Duration;
 

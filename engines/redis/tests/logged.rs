@@ -123,8 +123,8 @@ async fn connect(url: String) -> tenure_core::Result<Locks> {
 /// The port of the master that the sentinel names; nothing once it has done so.
 static MASTER: AtomicU16 = AtomicU16::new(0);
 
-/// A sentinel that names a master once, and says that there is another. From then on its errors begin with the
-/// password, where a code should be.
+/// A sentinel that names a master once, and says that there is another. From then on its errors
+/// begin with the password, where a code should be.
 fn sentinel(command: &str) -> String {
     match command.split(' ').next().unwrap() {
         "HELLO" => "%1\r\n$5\r\nproto\r\n:3\r\n".to_owned(),

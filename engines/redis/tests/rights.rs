@@ -1,4 +1,5 @@
-//! Rights: a user with those that the README names, and no others, can keep locks and do nothing else.
+//! Rights: a user with those that the README names, and no others, can keep locks and do nothing
+//! else.
 #![cfg(unix)]
 
 use std::collections::BTreeSet;

@@ -1,7 +1,8 @@
-//! A template for engines: lines in a map of this process, written from the contract of [`Engine`] alone.
+//! A template for engines: lines in a map of this process, written from the contract of [`Engine`]
+//! alone.
 //!
-//! [`Toy`] is one client, and [`ToyStore`] stands for the server. A real engine has a connection where this
-//! has a mutex, and a script or a transaction where this calls `table`; the rest stays.
+//! [`Toy`] is one client, and [`ToyStore`] stands for the server. A real engine has a connection
+//! where this has a mutex, and a script or a transaction where this calls `table`; the rest stays.
 
 mod table;
 

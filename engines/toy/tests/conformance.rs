@@ -1,4 +1,5 @@
-//! The toy engine passes every case: in simulated time, where the order of things comes from a seed, and in real time.
+//! The toy engine passes every case: in simulated time, where the order of things comes from a
+//! seed, and in real time.
 
 use std::future::ready;
 use std::sync::Arc;

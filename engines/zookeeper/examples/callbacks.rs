@@ -1,11 +1,12 @@
-//! Lock, then call me, then tell me of the loss: a lock with two callbacks, as articles on `ZooKeeper` have it.
+//! Lock, then call me, then tell me of the loss: a lock with two callbacks, as articles on
+//! `ZooKeeper` have it.
 //!
 //!     cargo run -p tenure-zookeeper --example callbacks -- zookeeper://localhost
 
 use tenure_core::{Locks, Loss, Result};
 
-/// Waits for the lock. `held` is called with its token and works until it returns; if the lock is lost before, the work is
-/// stopped first, and `lost` is called then.
+/// Waits for the lock. `held` is called with its token and works until it returns; if the lock is
+/// lost before, the work is stopped first, and `lost` is called then.
 async fn with_lock<W: Future<Output = ()>>(
     locks: &Locks,
     key: &str,

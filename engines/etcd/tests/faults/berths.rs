@@ -1,4 +1,5 @@
-//! The names of keys are used again: what belonged to the last ticket at a berth must not touch the next one.
+//! The names of keys are used again: what belonged to the last ticket at a berth must not touch the
+//! next one.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
@@ -227,7 +228,8 @@ async fn watches(between: &Between) {
     tokio::time::sleep(Duration::from_millis(300)).await;
 }
 
-/// One holds, one waits and leaves while a break of it is on its way, and another comes to its berth.
+/// One holds, one waits and leaves while a break of it is on its way, and another comes to its
+/// berth.
 async fn break_arrives_late(cluster: &Cluster, breaks_holder: bool) {
     let (between, breaker) = through(cluster, PATIENT).await;
     let (locks, holder) = (connect(cluster).await, connect(cluster).await);

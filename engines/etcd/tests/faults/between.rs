@@ -1,6 +1,7 @@
-//! A member that lies: it stands between a client and a member, and changes what the member answers, message by message. It can
-//! hold a request back, which arrives after its client has given it up; hold an answer back; or deliver a request twice,
-//! as a proxy does that sends again what was not answered.
+//! A member that lies: it stands between a client and a member, and changes what the member
+//! answers, message by message. It can hold a request back, which arrives after its client has
+//! given it up; hold an answer back; or deliver a request twice, as a proxy does that sends again
+//! what was not answered.
 
 use std::collections::{HashMap, HashSet};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -116,7 +117,8 @@ impl Between {
         self.hold(method, Hold::Copy);
     }
 
-    /// From now on each request but those of streams is delivered twice, and its second answer is passed on.
+    /// From now on each request but those of streams is delivered twice, and its second answer is
+    /// passed on.
     pub(super) fn repeat(&self) {
         self.said.repeats.store(true, Ordering::SeqCst);
     }

@@ -16,7 +16,8 @@ use super::stage::{connect, play, play_on, soon, until_line};
 /// A life so long that no heartbeat falls into its story.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// How many requests of each kind a member has had: transactions, ranges, puts, watches, keep-alives.
+/// How many requests of each kind a member has had: transactions, ranges, puts, watches,
+/// keep-alives.
 fn requests(member: &Member) -> [u64; 5] {
     ["Txn", "Range", "Put", "Watch", "LeaseKeepAlive"].map(|method| member.requests(method))
 }
@@ -79,7 +80,8 @@ fn a_thousand_waiters_are_served_in_order_at_a_constant_cost_though_half_of_them
     });
 }
 
-/// A lock that is held, and so many of another client who wait for it and give a sign of life every second.
+/// A lock that is held, and so many of another client who wait for it and give a sign of life every
+/// second.
 async fn crowd(cluster: &Cluster, count: usize) -> (Locks, Guard, JoinSet<Result<()>>) {
     let (holder, crowd) = (connect(cluster).await, connect(cluster).await);
     let guard = holder.mutex("k").ttl(LONG).lock().await.unwrap();
@@ -138,7 +140,8 @@ fn those_who_wait_behind_their_own_client_watch_nothing_where_hand_overs_are_qui
     play(1, async |cluster| {
         let member = &cluster.members()[0];
         let locks = connect(&cluster).await;
-        // Who comes to a free line asks for it alone, and once more where another overtakes it on the way: none is free here.
+        // Who comes to a free line asks for it alone, and once more where another overtakes it on
+        // the way: none is free here.
         let first = locks.mutex("k").ttl(LONG).lock().await.unwrap();
         let before = requests(member);
         let turns = (0..8).map(async |_| {
@@ -233,7 +236,8 @@ fn whoever_comes_to_a_long_line_asks_once_where_it_stands() {
         }
         let [txn, range, put, ..] = between(before, requests(member));
         println!("{txn} transactions, {range} ranges and {put} puts for {WAITERS} waiters");
-        // Those near the front look at the line once more when they begin to watch it. Nobody else asks for a part of it.
+        // Those near the front look at the line once more when they begin to watch it. Nobody else
+        // asks for a part of it.
         assert!(range <= 64, "{range} ranges for {WAITERS} waiters");
     });
 }
@@ -248,7 +252,8 @@ fn a_renewal_costs_one_request_however_many_hold_the_line() {
             held.push(locks.rwlock("k").ttl(LONG).read().await.unwrap());
         }
         let last = &held[READERS - 50..];
-        // What it saw of the line when it came is an hour old by its own clock, and is looked at anew, once.
+        // What it saw of the line when it came is an hour old by its own clock, and is looked at
+        // anew, once.
         for guard in last {
             guard.extend().await.unwrap();
         }

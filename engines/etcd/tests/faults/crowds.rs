@@ -1,4 +1,5 @@
-//! Forty callers at once, of a member that is full, came back with older data, or stood still: what they cost, and what is left.
+//! Forty callers at once, of a member that is full, came back with older data, or stood still: what
+//! they cost, and what is left.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -162,7 +162,8 @@ fn a_snapshot_that_is_restored_costs_holders_their_locks_and_is_refused_by_who_l
     });
 }
 
-/// A join came in, its answer was lost, and its owner has gone: a full member lets it out, and whoever is behind it is served.
+/// A join came in, its answer was lost, and its owner has gone: a full member lets it out, and
+/// whoever is behind it is served.
 #[test]
 fn a_full_member_lets_go_of_a_ticket_whose_join_was_not_answered() {
     play_on(
@@ -194,7 +195,8 @@ fn a_full_member_lets_go_of_a_ticket_whose_join_was_not_answered() {
     );
 }
 
-/// A join came in, what it asked next was not answered, and when it is asked again it is refused: it does not stay in the line.
+/// A join came in, what it asked next was not answered, and when it is asked again it is refused:
+/// it does not stay in the line.
 #[test]
 fn a_join_that_is_refused_when_it_is_asked_for_again_is_not_in_its_line() {
     const PERMITS: u32 = 300;

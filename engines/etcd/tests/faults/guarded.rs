@@ -1,4 +1,5 @@
-//! Guarded writes: a transaction of the user's own, with another client, is done only while the lock is held.
+//! Guarded writes: a transaction of the user's own, with another client, is done only while the
+//! lock is held.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};

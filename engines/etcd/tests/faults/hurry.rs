@@ -1,4 +1,5 @@
-//! Callers in a hurry, and a way to the member that takes long: what comes of their requests, and what is left of them.
+//! Callers in a hurry, and a way to the member that takes long: what comes of their requests, and
+//! what is left of them.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -106,7 +107,8 @@ fn a_waiter_behind_many_permits_is_served_over_a_slow_way() {
             async move { permits.acquire().await }
         });
         until_line(&locks, "s", HOLDERS + 1).await;
-        // So long all watches may take that are opened one after the other, and longer than a verb may.
+        // So long all watches may take that are opened one after the other, and longer than a verb
+        // may.
         tokio::time::sleep(Duration::from_secs(8)).await;
         let watches = cluster.members()[0].requests("Watch");
         held.pop().unwrap().release().await.unwrap();

@@ -1,4 +1,5 @@
-//! A member that answers what is not so: of leases that are gone, of keys that did not change, or nothing at all on one stream.
+//! A member that answers what is not so: of leases that are gone, of keys that did not change, or
+//! nothing at all on one stream.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -220,7 +221,8 @@ fn a_sign_of_life_that_an_old_leader_answers_is_none() {
     play(1, async |cluster| {
         let (between, locks) = through(&cluster).await;
         let guard = locks.mutex("k").ttl(TTL).lock().await.unwrap();
-        // It leads no more, and does not know that: whoever leads now has not heard of the holder since.
+        // It leads no more, and does not know that: whoever leads now has not heard of the holder
+        // since.
         between.lie(KEEP_ALIVE, |_, said| {
             let mut said = KeptAlive::decode(said).unwrap();
             said.header.as_mut().expect("members say what they are").term -= 1;
@@ -261,7 +263,8 @@ fn lie_about_watches(between: &Between, lie: impl Fn(i64) -> Watched + Send + Sy
     });
 }
 
-/// One holds and one waits, both through a member that says this of their watches. Nothing comes of it.
+/// One holds and one waits, both through a member that says this of their watches. Nothing comes of
+/// it.
 fn nothing_comes_of(lie: impl Fn(i64) -> Watched + Send + Sync + 'static) {
     play(1, async |cluster| {
         let (between, locks) = through(&cluster).await;

@@ -150,7 +150,8 @@ fn a_follower_that_stands_still_costs_a_caller_one_timeout() {
         let mut clients = Vec::new();
         for at in 0..CLIENTS {
             let locks = tenure_etcd::connect(&*url).await.unwrap();
-            // This runtime has a connection of its own soon, to the member that hears the signs of life.
+            // This runtime has a connection of its own soon, to the member that hears the signs of
+            // life.
             for _ in 0..10 {
                 visit(&locks, at).await;
             }
@@ -168,7 +169,8 @@ fn a_follower_that_stands_still_costs_a_caller_one_timeout() {
     });
 }
 
-/// Who waits is served and who is broken is told soon after a follower was lost, long before their next signs of life.
+/// Who waits is served and who is broken is told soon after a follower was lost, long before their
+/// next signs of life.
 fn listeners_outlive(lose: impl FnOnce(&Member)) {
     const CLIENTS: usize = 20;
     play(3, async |cluster| {
@@ -235,7 +237,8 @@ fn an_onlooker_outlives_the_member_that_it_listens_to() {
     play(3, async |cluster| {
         let (onlooker, locks) = (connect(&cluster).await, connect(&cluster).await);
         let mut watch = onlooker.watch_prefix("").await.unwrap();
-        // Nothing else is asked by this client: nobody but the watch finds out that its member is gone.
+        // Nothing else is asked by this client: nobody but the watch finds out that its member is
+        // gone.
         let first = soon("it is seen", watch.next());
         let (guard, first) = futures_util::future::join(locks.mutex("k").lock(), first).await;
         let told = |seen: tenure_core::Result<WatchEvent>| {

@@ -1,4 +1,5 @@
-//! A release that tells the next one all it must know, and what becomes of it when that one has gone.
+//! A release that tells the next one all it must know, and what becomes of it when that one has
+//! gone.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,7 +66,8 @@ fn a_hand_over_between_clients_costs_one_request_where_few_wait() {
             guard = is_served(waits).await;
             let now = requests(&cluster.members()[0]);
             let [txn, range, put] = std::array::from_fn(|at| now[at] - before[at]);
-            // Who never waited does not know who is behind, and whoever is behind it looks for itself.
+            // Who never waited does not know who is behind, and whoever is behind it looks for
+            // itself.
             let looks = u64::from(turn == 0);
             assert_eq!([txn, range, put], [1, looks, 0], "turn {turn}");
             assert!(token < guard.token());

@@ -1,4 +1,5 @@
-//! Clients behind `etcd grpc-proxy`, which gives ids of its own to watches and answers signs of life when it gives some itself.
+//! Clients behind `etcd grpc-proxy`, which gives ids of its own to watches and answers signs of
+//! life when it gives some itself.
 
 use std::time::Duration;
 
@@ -37,7 +38,8 @@ fn waiters_behind_a_grpc_proxy_are_woken_by_each_release() {
         let waiting: Vec<_> = (0..WAITERS).map(wait).collect();
         until_line(&other, "k", WAITERS + 1).await;
         guard.release().await.unwrap();
-        // A waiter that is not woken looks by itself after a third of its ttl, which is longer than this is waited for.
+        // A waiter that is not woken looks by itself after a third of its ttl, which is longer than
+        // this is waited for.
         for served in soon("all are served", join_all(waiting)).await {
             served.unwrap();
         }

@@ -1,4 +1,5 @@
-//! The callers' own runtimes: ended, many, without drivers, standing still, and many callers at a time on one.
+//! The callers' own runtimes: ended, many, without drivers, standing still, and many callers at a
+//! time on one.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -42,8 +43,8 @@ fn with_locks(story: impl FnOnce(&Cluster, Locks) + Send + 'static) {
     ended.recv_timeout(PATIENCE).expect("the story ends, and in time");
 }
 
-/// Uses the locks until this runtime has a connection of its own. Of a runtime with one thread, only its tasks know that
-/// it is driven.
+/// Uses the locks until this runtime has a connection of its own. Of a runtime with one thread,
+/// only its tasks know that it is driven.
 async fn open_a_link(locks: &Locks, opened: impl Fn() -> u64) {
     let before = opened();
     while opened() == before {

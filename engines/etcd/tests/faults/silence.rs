@@ -1,5 +1,5 @@
-//! Nobody answers: callers have their answers in time, memory is flat, few connections are made, and nothing stale is done
-//! afterwards.
+//! Nobody answers: callers have their answers in time, memory is flat, few connections are made,
+//! and nothing stale is done afterwards.
 
 use std::time::{Duration, Instant};
 

@@ -52,7 +52,8 @@ fn no_renewal_saves_a_ticket_that_its_client_is_taking_out() {
     });
 }
 
-/// A join is not answered, and its ticket is taken out when it is overdue. Meanwhile it is asked for again.
+/// A join is not answered, and its ticket is taken out when it is overdue. Meanwhile it is asked
+/// for again.
 async fn is_asked_for_again(cluster: &Cluster, comes_in: bool) {
     let (between, other) = (Between::of(cluster).await, connect(cluster).await);
     let engine = engine(&between, "1500ms").await;
@@ -97,7 +98,8 @@ fn a_ticket_that_came_in_unheard_and_is_asked_for_again_while_it_is_taken_out_st
     play(1, async |cluster| is_asked_for_again(&cluster, true).await);
 }
 
-/// A client that sends a request anew after half a second; the first one that lets it into `k` is held back.
+/// A client that sends a request anew after half a second; the first one that lets it into `k` is
+/// held back.
 async fn joins_twice(cluster: &Cluster) -> (Locks, JoinHandle<Result<Guard>>, Held) {
     let between = Between::of(cluster).await;
     let locks = tenure_etcd::connect(format!("{}?timeout=500ms", between.url())).await.unwrap();

@@ -47,7 +47,8 @@ fn a_holder_keeps_its_lock_while_all_certificates_and_their_authority_are_replac
             let (locks, member) = (connect(&cluster).await, &cluster.members()[0]);
             let guard = locks.mutex("held").ttl(TTL * 30).lock().await.unwrap();
             cluster.certificates().expect("it speaks TLS").renew().unwrap();
-            // A member reads its own certificate for each connection, and whom it trusts when it begins.
+            // A member reads its own certificate for each connection, and whom it trusts when it
+            // begins.
             member.kill().unwrap();
             member.restart().unwrap();
             let taken = at_last("it is trusted", async || locks.mutex("k").try_lock().await).await;

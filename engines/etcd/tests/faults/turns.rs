@@ -1,4 +1,5 @@
-//! Tasks of one client that take turns at a lock: a join and a release that are asked in the same moment go as one.
+//! Tasks of one client that take turns at a lock: a join and a release that are asked in the same
+//! moment go as one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -93,7 +93,8 @@ fn a_join_whose_answer_is_late_is_not_taken_for_one_that_nobody_knows() {
     });
 }
 
-/// A lock is given back. The second answer says only that its ticket is not there, as if somebody had taken it out.
+/// A lock is given back. The second answer says only that its ticket is not there, as if somebody
+/// had taken it out.
 async fn released(guard: Guard) {
     let released = guard.release().await;
     assert_eq!(released.unwrap_err().kind(), ErrorKind::Lost);

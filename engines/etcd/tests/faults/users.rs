@@ -1,4 +1,5 @@
-//! Users: to check a password costs a member much, so it is asked to as rarely as can be; and nobody repeats a password.
+//! Users: to check a password costs a member much, so it is asked to as rarely as can be; and
+//! nobody repeats a password.
 
 use std::net::Ipv4Addr;
 
@@ -90,7 +91,8 @@ fn a_member_that_tells_root_alone_what_it_is_serves_whoever_may_write() {
         let told = &locks.guarantees().warnings;
         assert!(!told.iter().any(|warning| warning.contains("not known")), "{told:?}");
         let guard = locks.mutex("k").lock().await.unwrap();
-        // A member that starts anew may have forgotten who the client is, which hears of that when it is let in.
+        // A member that starts anew may have forgotten who the client is, which hears of that when
+        // it is let in.
         cluster.members()[0].kill().unwrap();
         cluster.members()[0].restart().unwrap();
         let others = at_last("it goes on", async || locks.mutex("k").try_lock().await).await;

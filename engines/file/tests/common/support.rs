@@ -187,7 +187,8 @@ impl Other {
         })
     }
 
-    /// The same, as another user, whose files are for nobody else by habit. `None`: that needs root.
+    /// The same, as another user, whose files are for nobody else by habit. `None`: that needs
+    /// root.
     pub(crate) fn start_as(dir: &Dir, user: u32, group: u32) -> Option<Self> {
         let (user, group) = (format!("--reuid={user}"), format!("--regid={group}"));
         let become_user = |program: &Path| {

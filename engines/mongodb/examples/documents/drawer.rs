@@ -1,4 +1,5 @@
-//! A drawer: where the documents of a story are, a collection of a MongoDB, or this process's memory.
+//! A drawer: where the documents of a story are, a collection of a MongoDB, or this process's
+//! memory.
 
 use std::error::Error;
 

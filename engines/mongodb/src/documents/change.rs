@@ -1,4 +1,5 @@
-//! A change that a holder asks for: it is made to fit the part that is locked, and never touches the lock's own field.
+//! A change that a holder asks for: it is made to fit the part that is locked, and never touches
+//! the lock's own field.
 
 use mongodb::bson::{Bson, Document, bson, doc};
 use mongodb::options::UpdateModifications;
@@ -102,7 +103,8 @@ impl Target<'_> {
         Ok(Change { update: Bson::Document(operators), elements })
     }
 
-    /// The change by operators with which the ticket leaves, if nobody else stands in the line of the whole document.
+    /// The change by operators with which the ticket leaves, if nobody else stands in the line of
+    /// the whole document.
     pub(super) fn leave_alone(&self, operators: &Document, filters: &[Document]) -> Result<Change> {
         let changed = self.operators(operators, filters.to_vec())?;
         let Change { update: Bson::Document(mut update), .. } = changed else {
@@ -123,7 +125,8 @@ impl Target<'_> {
         Ok(Change { update: update.into(), elements: filters.to_vec() })
     }
 
-    /// The document is not claimed before so many milliseconds are over. It is no change of the user's.
+    /// The document is not claimed before so many milliseconds are over. It is no change of the
+    /// user's.
     pub(super) fn put_off(&self, millis: i64, name: &str) -> Vec<Document> {
         let mut set = Document::new();
         let then = bson!({ "$add": [{ "$toLong": "$$NOW" }, millis] });
@@ -131,8 +134,8 @@ impl Target<'_> {
         vec![doc! { "$set": set }]
     }
 
-    /// What stands before the names of the part's fields, and which elements of arrays lead there: those that the path
-    /// names, and in which this ticket stands.
+    /// What stands before the names of the part's fields, and which elements of arrays lead there:
+    /// those that the path names, and in which this ticket stands.
     fn place(&self) -> (String, Vec<Document>) {
         let (mut before, mut elements) = (String::new(), vec![doc! { "tenure.id": self.ticket }]);
         let steps = self.path.steps();
@@ -220,7 +223,8 @@ impl Target<'_> {
         all
     }
 
-    /// The holder's seat says how many of its writes were made: so a write that is sent again is not made twice.
+    /// The holder's seat says how many of its writes were made: so a write that is sent again is
+    /// not made twice.
     fn mark(&self) -> Document {
         let held = format!("{}.held", self.field);
         let is_it = bson!({ "$eq": ["$$this.id", self.ticket] });
@@ -253,7 +257,8 @@ impl Target<'_> {
         Ok(fields)
     }
 
-    /// What stays when all else is replaced: the lock, and that by which the document or the part is found.
+    /// What stays when all else is replaced: the lock, and that by which the document or the part
+    /// is found.
     fn kept(&self) -> Document {
         let mut names = vec![self.field.to_owned()];
         if self.path.is_whole() {
@@ -282,7 +287,8 @@ impl Target<'_> {
         last.into_iter().flatten()
     }
 
-    /// An expression of the user's, which sees nothing of the lock where it names all that there is.
+    /// An expression of the user's, which sees nothing of the lock where it names all that there
+    /// is.
     fn without_lock(&self, expression: &Bson) -> Bson {
         match expression {
             Bson::String(name) if name == "$$ROOT" || name == "$$CURRENT" => {
@@ -309,8 +315,9 @@ impl Target<'_> {
         if self.finds_by().any(stays) { Ok(()) } else { self.may_change(name) }
     }
 
-    /// Refuses the field that has the lock, what of Tenure's stands beside it while a pipeline runs, and that by which the
-    /// path finds the part: whoever looked for it would find it no more, and its lock in it.
+    /// Refuses the field that has the lock, what of Tenure's stands beside it while a pipeline
+    /// runs, and that by which the path finds the part: whoever looked for it would find it no
+    /// more, and its lock in it.
     fn may_change(&self, name: &str) -> Result<()> {
         let is_lock = name.split('.').any(|step| step == self.field);
         if is_lock || first(name) == scratch(self.field) {
@@ -373,8 +380,8 @@ fn is_same(one: &Bson, other: &Bson) -> bool {
     text::comparable(one) == text::comparable(other)
 }
 
-/// The condition that a field has this value, as an expression would compare it: an array does not have the value of its
-/// elements, and what is not there is not null.
+/// The condition that a field has this value, as an expression would compare it: an array does not
+/// have the value of its elements, and what is not there is not null.
 fn is_exactly(value: &Bson) -> Bson {
     let mut exactly = doc! { "$eq": value.clone(), "$exists": true };
     if !matches!(value, Bson::Array(_)) {

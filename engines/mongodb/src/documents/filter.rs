@@ -1,4 +1,5 @@
-//! A queue's filter: which fields it names, so that only their changes wake a worker, and what of it a queue cannot ask.
+//! A queue's filter: which fields it names, so that only their changes wake a worker, and what of
+//! it a queue cannot ask.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -8,13 +9,15 @@ use tenure_core::{Error, Result};
 /// What an aggregation refuses, by which a queue asks how long it has to wait.
 const REFUSED: [&str; 3] = ["$where", "$near", "$nearSphere"];
 
-/// The longest regular expression for the fields of a filter, in bytes. The server takes twice that.
+/// The longest regular expression for the fields of a filter, in bytes. The server takes twice
+/// that.
 const PATTERN_BYTES_MAX: usize = 16_000;
 
 /// The fields that a filter names.
 #[derive(Clone, Debug, PartialEq, Hash)]
 pub(super) enum FilterFields {
-    /// Some of it is not read here, such as `$expr`: a change of any field may make a document match.
+    /// Some of it is not read here, such as `$expr`: a change of any field may make a document
+    /// match.
     Any,
     /// These, by names with dots.
     Named(Vec<String>),
@@ -29,15 +32,16 @@ impl FilterFields {
         }
     }
 
-    /// A name for this set of fields: two sets in one process have the same name only if they are equal.
+    /// A name for this set of fields: two sets in one process have the same name only if they are
+    /// equal.
     pub(super) fn name(&self) -> String {
         let mut hasher = DefaultHasher::new();
         self.hash(&mut hasher);
         format!("queue-{:x}", hasher.finish())
     }
 
-    /// An expression: whether a change of the field of this name may make a document match. It may be a field that the filter
-    /// names, one around it, or one inside it.
+    /// An expression: whether a change of the field of this name may make a document match. It may
+    /// be a field that the filter names, one around it, or one inside it.
     pub(super) fn have(&self, name: &str) -> Bson {
         match self {
             Self::Any => true.into(),
@@ -99,8 +103,9 @@ fn collect(filter: &Document, names: &mut Vec<String>) -> Option<()> {
     Some(())
 }
 
-/// A regular expression for the names of a field, of those around it, and of those inside it. A change stream has the places of
-/// elements in its names, and a filter need not: so they count for nothing.
+/// A regular expression for the names of a field, of those around it, and of those inside it. A
+/// change stream has the places of elements in its names, and a filter need not: so they count for
+/// nothing.
 fn pattern(name: &str) -> String {
     let is_place = |step: &&str| step.bytes().all(|byte| byte.is_ascii_digit());
     let steps = name.split('.').filter(|step| !is_place(step)).map(escaped);

@@ -152,7 +152,8 @@ impl<T> DocumentGuard<T> {
     /// Changes the document or the part, by operators or by a pipeline. Their names are those of
     /// the document, or of the part.
     ///
-    /// [`document`](Self::document) stays as it was: see [`refresh`](Self::refresh). An [`Update`] has array filters, too.
+    /// [`document`](Self::document) stays as it was: see [`refresh`](Self::refresh). An [`Update`]
+    /// has array filters, too.
     ///
     /// # Cancel safety
     ///

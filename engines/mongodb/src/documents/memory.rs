@@ -1,4 +1,5 @@
-//! Documents in this process's memory, with the same locks: for the tests of programs that have no server at hand.
+//! Documents in this process's memory, with the same locks: for the tests of programs that have no
+//! server at hand.
 
 mod change;
 mod filter;

@@ -1,4 +1,5 @@
-//! The name of a document or of a part of one, as the key of a lock: `42`, or `42 lines.$[sku = 42]`.
+//! The name of a document or of a part of one, as the key of a lock: `42`, or
+//! `42 lines.$[sku = 42]`.
 
 use mongodb::bson::{Bson, Document, bson, doc};
 use tenure_core::{Error, KEY_BYTES_MAX, Key, Result};

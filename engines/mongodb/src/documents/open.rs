@@ -35,8 +35,8 @@ impl Documents {
     ///
     /// # Errors
     ///
-    /// [`Invalid`](tenure_core::ErrorKind::Invalid) if the URL names no collection, or has an option that neither Tenure nor the
-    /// driver knows.
+    /// [`Invalid`](tenure_core::ErrorKind::Invalid) if the URL names no collection, or has an
+    /// option that neither Tenure nor the driver knows.
     pub async fn connect<T: Send + Sync>(self, url: impl AsRef<str>) -> Result<DocumentLocks<T>> {
         let (options, settings) = url::read(url.as_ref()).await?;
         let settings = self.settings_of_url(settings)?;

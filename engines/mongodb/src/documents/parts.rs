@@ -25,7 +25,8 @@ pub struct DocumentParts<P>(Vec<DocumentLock<P>>);
 
 impl<T> DocumentLocks<T> {
     /// Several parts of the document with this `_id`, locked by one task. Where locks are taken
-    /// [together](super::Documents::together), what is around the parts is locked once for all of them.
+    /// [together](super::Documents::together), what is around the parts is locked once for all of
+    /// them.
     ///
     /// A task that holds one part and asks for another one by [`part`](Self::part) waits for ever
     /// if another client waits for the whole meanwhile: that client is ahead of the second part,

@@ -1,4 +1,5 @@
-//! A path leads to a part of a document: through fields, and through the elements of arrays that filters find.
+//! A path leads to a part of a document: through fields, and through the elements of arrays that
+//! filters find.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,10 +12,11 @@ use super::text::{self, Reader};
 /// So many fields and filters lead to a part, at most.
 const STEPS_MAX: usize = 16;
 
-/// Where in a document a part is: `address`, `lines.$[sku = 42]`, `lines.$[sku = 42].parts.$[no = 7]`.
+/// Where in a document a part is: `address`, `lines.$[sku = 42]`,
+/// `lines.$[sku = 42].parts.$[no = 7]`.
 ///
-/// A part is a document: one in a field, or an element of an array that is found by the values of its fields, wherever
-/// in the array it stands.
+/// A part is a document: one in a field, or an element of an array that is found by the values of
+/// its fields, wherever in the array it stands.
 ///
 /// ```
 /// use tenure_mongodb::documents::Path;
@@ -77,7 +79,8 @@ impl Path {
         self.0.iter().map(name).collect()
     }
 
-    /// The parts that this part lies in, from the outermost; not the whole document, and not itself.
+    /// The parts that this part lies in, from the outermost; not the whole document, and not
+    /// itself.
     pub(crate) fn around(&self) -> impl Iterator<Item = Self> {
         let is_part = |end: &usize| !matches!(self.0.get(*end), Some(Step::Element(_)));
         let ends = (1..self.0.len()).filter(is_part);

@@ -178,8 +178,9 @@ impl<T: DeserializeOwned> Queue<T> {
     ///
     /// # Errors
     ///
-    /// [`Invalid`](tenure_core::ErrorKind::Invalid) if 16 documents in a row cannot be read as their type, and
-    /// [`Unavailable`](tenure_core::ErrorKind::Unavailable) if the server does not answer.
+    /// [`Invalid`](tenure_core::ErrorKind::Invalid) if 16 documents in a row cannot be read as
+    /// their type, and [`Unavailable`](tenure_core::ErrorKind::Unavailable) if the server does not
+    /// answer.
     pub async fn try_next(&self) -> Result<Option<Job<T>>> {
         if let Some(error) = &self.open.refused {
             return Err(error.clone());
@@ -345,9 +346,9 @@ impl<T> Job<T> {
     /// # Errors
     ///
     /// [`Lost`](tenure_core::ErrorKind::Lost) if the document is not held any more, and
-    /// [`Rejected`](tenure_core::ErrorKind::Rejected) or [`Invalid`](tenure_core::ErrorKind::Invalid) if the change is refused.
-    /// The document is not changed then. After [`Unavailable`](tenure_core::ErrorKind::Unavailable)
-    /// it may be changed.
+    /// [`Rejected`](tenure_core::ErrorKind::Rejected) or
+    /// [`Invalid`](tenure_core::ErrorKind::Invalid) if the change is refused. The document is not
+    /// changed then. After [`Unavailable`](tenure_core::ErrorKind::Unavailable) it may be changed.
     pub async fn done(self, update: impl Into<Update>) -> Result<()> {
         self.0.release_with_or_put_off(update.into(), REFUSED_REST).await
     }

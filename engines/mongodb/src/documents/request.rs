@@ -1,4 +1,5 @@
-//! Requests: what a holder asks to be done to what it holds, in words that every home of documents understands.
+//! Requests: what a holder asks to be done to what it holds, in words that every home of documents
+//! understands.
 
 use std::time::Duration;
 
@@ -16,7 +17,8 @@ pub(super) struct Holding {
     pub(super) around: Vec<(Named, TicketId)>,
 }
 
-/// An update of a document or a part: operators or a pipeline, and the elements that `$[name]` in operators means.
+/// An update of a document or a part: operators or a pipeline, and the elements that `$[name]` in
+/// operators means.
 ///
 /// ```
 /// use mongodb::bson::doc;
@@ -39,8 +41,8 @@ impl Update {
         Self { by: update.into(), array_filters: Vec::new() }
     }
 
-    /// The same with these filters of the elements that `$[name]` means, as the driver has them. Names of filters that
-    /// begin with `tenure` are reserved.
+    /// The same with these filters of the elements that `$[name]` means, as the driver has them.
+    /// Names of filters that begin with `tenure` are reserved.
     pub fn array_filters(self, filters: impl IntoIterator<Item = Document>) -> Self {
         Self { array_filters: filters.into_iter().collect(), ..self }
     }

@@ -85,8 +85,8 @@ impl Shelf {
 }
 
 impl MongoStore {
-    /// The engine under the locks on documents: its keys are those of [`DocumentLock::key`](super::DocumentLock::key). The
-    /// URL names the collection.
+    /// The engine under the locks on documents: its keys are those of
+    /// [`DocumentLock::key`](super::DocumentLock::key). The URL names the collection.
     pub async fn of_documents(url: &str, documents: &Documents) -> Result<Self> {
         let (options, settings) = url::read(url).await?;
         let settings = documents.settings_of_url(settings)?;

@@ -1,4 +1,5 @@
-//! The text of a BSON value: how an `_id` and the values of a path are written into the key of a lock, and read again.
+//! The text of a BSON value: how an `_id` and the values of a path are written into the key of a
+//! lock, and read again.
 //!
 //! | value | is written |
 //! |---|---|
@@ -22,8 +23,8 @@ pub(crate) fn write(value: &Bson) -> Option<String> {
     Some(text)
 }
 
-/// The text of a value, which is the same for all values that MongoDB takes for the same `_id`: `42`, `42L` and `42.0`
-/// are one number.
+/// The text of a value, which is the same for all values that MongoDB takes for the same `_id`:
+/// `42`, `42L` and `42.0` are one number.
 pub(crate) fn comparable(value: &Bson) -> String {
     let mut text = String::new();
     match put(&mut text, value, Form::Comparable) {

@@ -1,4 +1,5 @@
-//! The way to a part: the expressions that find it in a document, take its line out, and put it back.
+//! The way to a part: the expressions that find it in a document, take its line out, and put it
+//! back.
 //!
 //! A path may match no part, or several; then nothing is put back, and every verb says so.
 
@@ -8,7 +9,8 @@ use super::path::{Path, Step};
 use crate::lens::{Way, scratch};
 use crate::readable::may_have_line;
 
-/// In the place of how many parts there are: there is one, and what it has in the place of a line is none.
+/// In the place of how many parts there are: there is one, and what it has in the place of a line
+/// is none.
 pub(crate) const FOREIGN: i64 = -1;
 
 /// How a part of a document is found, whose line is in this field of the part.
@@ -42,8 +44,8 @@ pub(crate) fn way(field: &str, path: &Path) -> Way {
     }
 }
 
-/// What the step says of itself goes to the root, and all else to the part. Of a line in which nobody stands only the
-/// last number is kept, and the clock.
+/// What the step says of itself goes to the root, and all else to the part. Of a line in which
+/// nobody stands only the last number is kept, and the clock.
 fn back(field: &str, work: &str, path: &Path) -> Document {
     let value = |name: &str| format!("${work}.{name}");
     let count = bson!({ "$add": [{ "$size": value("held") }, { "$size": value("waiting") }] });
@@ -132,8 +134,8 @@ pub(super) fn with_part(root: &str, path: &Path, part: &Bson) -> Bson {
     with_leaf(root, path.steps(), 0, &|_| part.clone())
 }
 
-/// Whether the fields of an element have these values. Most elements of a long array do not, which the first comparison
-/// tells.
+/// Whether the fields of an element have these values. Most elements of a long array do not, which
+/// the first comparison tells.
 pub(crate) fn matches(element: &str, fields: &Document) -> Bson {
     let one = |(name, value): (&String, &Bson)| bson!({ "$eq": [format!("{element}.{name}"), { "$literal": value.clone() }] });
     let mut all: Vec<Bson> = fields.iter().map(one).collect();

@@ -1,4 +1,5 @@
-//! Listeners: queues and waiters of one collection share one change stream, and leave the client's connections alone.
+//! Listeners: queues and waiters of one collection share one change stream, and leave the client's
+//! connections alone.
 
 use std::time::Duration;
 
@@ -186,7 +187,8 @@ fn a_worker_hears_what_comes_in_whatever_read_concern_its_client_has() {
     });
 }
 
-/// The right to listen is taken away after the collection was opened: a worker polls, and does not wait for a stream.
+/// The right to listen is taken away after the collection was opened: a worker polls, and does not
+/// wait for a stream.
 #[test]
 fn a_worker_polls_where_the_stream_is_refused() {
     play(async || {

@@ -40,7 +40,8 @@ fn collections_whose_documents_cannot_be_locked_are_refused_by_a_sentence() {
     });
 }
 
-/// The default is the collection of named locks, whose records are no documents of the program's own.
+/// The default is the collection of named locks, whose records are no documents of the program's
+/// own.
 #[test]
 fn a_url_that_names_no_collection_is_refused() {
     play(async || {

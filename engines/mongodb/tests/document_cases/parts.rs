@@ -87,7 +87,8 @@ fn together_a_part_is_lost_with_what_is_around_it() {
     });
 }
 
-/// Returns once two tickets stand in the line of the whole: one that reads what is around its part, and one that waits.
+/// Returns once two tickets stand in the line of the whole: one that reads what is around its part,
+/// and one that waits.
 async fn whole_is_waited_for(shop: &Shop) {
     let waits = async || {
         let line = shop.there.document(43).line().await.unwrap();
@@ -118,7 +119,8 @@ fn together_several_parts_are_locked_at_once_also_behind_a_waiter_for_the_whole(
     play(async || {
         let shop = Shop::open_with(Documents::new().together()).await;
         shop.orders.insert_one(long_order(43, 3)).await.unwrap();
-        // Another client holds the second part, so that the first is held while the second is waited for.
+        // Another client holds the second part, so that the first is held while the second is
+        // waited for.
         let busy = shop.there.part::<Line>(43, line(2)).lock().await.unwrap();
         let lines = shop.here.parts::<Line>(43, [line(2), line(1)]).note("picks");
         assert!(lines.try_lock().await.unwrap().is_none(), "one of them is not free");
@@ -151,7 +153,8 @@ fn together_several_parts_are_locked_at_once_also_behind_a_waiter_for_the_whole(
     });
 }
 
-/// Every task takes two of three lines, in either order, while others take the whole and inner parts.
+/// Every task takes two of three lines, in either order, while others take the whole and inner
+/// parts.
 #[test]
 fn together_tasks_that_take_several_parts_never_wait_for_each_other() {
     const ROUNDS: i32 = 8;

@@ -1,4 +1,5 @@
-//! Poison: documents that match a queue and cannot be locked, read or named. Each is passed over, and those behind it come.
+//! Poison: documents that match a queue and cannot be locked, read or named. Each is passed over,
+//! and those behind it come.
 
 use std::time::Duration;
 
@@ -66,7 +67,8 @@ fn a_document_that_no_longer_passes_the_validator_is_passed_over() {
         let command = doc! { "collMod": "jobs", "validator": validator };
         all.client().database("tenure").run_command(command).await.unwrap();
         is_passed_over(&all, &locks).await;
-        // What passes again is claimed when its rest is over, by a client that has not seen it at once.
+        // What passes again is claimed when its rest is over, by a client that has not seen it at
+        // once.
         all.update_one(doc! { "_id": 1 }, doc! { "$set": { "title": "x" } }).await.unwrap();
         let other = Documents::new().over(&all).await.unwrap();
         let job = other.queue(doc! { "state": "new" }).try_next().await.unwrap();

@@ -348,7 +348,8 @@ fn one_document_that_always_fails_keeps_eight_workers_from_nothing_else() {
     });
 }
 
-/// Ten workers take each of many documents once, and half of them are killed: their clients are dropped where they stand.
+/// Ten workers take each of many documents once, and half of them are killed: their clients are
+/// dropped where they stand.
 #[test]
 fn ten_workers_do_each_of_ten_thousand_documents_exactly_once_also_when_workers_die() {
     const DOCUMENTS: i32 = 10_000;
@@ -370,7 +371,8 @@ fn ten_workers_do_each_of_ten_thousand_documents_exactly_once_also_when_workers_
                     break;
                 };
                 if dies && nth == 100 {
-                    // As a process that is killed: nothing is given back, and nothing is renewed any more.
+                    // As a process that is killed: nothing is given back, and nothing is renewed
+                    // any more.
                     std::mem::forget(job);
                     let engine = locks.locks().clone();
                     engine.close().await;

@@ -173,7 +173,8 @@ fn is_refused<T>(theirs: &Bson, opened: tenure_core::Result<T>) {
     assert!(is_told && said.contains("42") && said.contains("orders"), "{theirs}: {said}");
 }
 
-// Nobody knows whether the field is a stranger's own, or who held there: whoever came next would write over it.
+// Nobody knows whether the field is a stranger's own, or who held there: whoever came next would
+// write over it.
 #[test]
 fn what_somebody_writes_over_a_lock_ends_it_and_is_kept() {
     for theirs in foreign() {

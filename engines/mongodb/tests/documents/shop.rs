@@ -1,4 +1,5 @@
-//! A shop: every name of the suite is a document of a collection, or an element of an array in one document.
+//! A shop: every name of the suite is a document of a collection, or an element of an array in one
+//! document.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -15,8 +16,8 @@ use tenure_core::{
 use tenure_mongodb::MongoStore;
 use tenure_mongodb::documents::{Documents, MemoryDocuments, Path};
 
-/// What all clients of a case know. Locks on documents list no names and keep no numbers, and the cases about these are
-/// not about documents.
+/// What all clients of a case know. Locks on documents list no names and keep no numbers, and the
+/// cases about these are not about documents.
 #[derive(Clone, Default)]
 pub(crate) struct Names {
     locked: Arc<Mutex<BTreeSet<Key>>>,

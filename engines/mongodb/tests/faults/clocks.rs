@@ -7,8 +7,8 @@ use tenure_servers::mongodb::{FAKETIME, Members, Setup, doc};
 
 use super::stage::{LONG, connect, join, play_with, store, ticket, until};
 
-/// Repeats a request until the server answers it: the driver may take a server whose clock jumps for
-/// a silent one, and connects anew.
+/// Repeats a request until the server answers it: the driver may take a server whose clock jumps
+/// for a silent one, and connects anew.
 async fn answered<T, F: Future<Output = Result<T>>>(ask: impl Fn() -> F) -> T {
     loop {
         match ask().await {

@@ -63,7 +63,8 @@ fn a_free_lock_costs_one_command_and_its_release_another() {
     });
 }
 
-/// Such a ticket is not in the line, and never will be: nobody need look for it until its life would be over.
+/// Such a ticket is not in the line, and never will be: nobody need look for it until its life
+/// would be over.
 #[test]
 fn a_join_that_is_given_up_before_it_is_sent_costs_a_leave() {
     play(async || {
@@ -112,7 +113,8 @@ fn a_verb_examines_one_record_of_many_and_whoever_is_refused_does_not_ask_again(
             assert!(error.to_string().contains("cannot be read"), "{error}");
         }
         let all = searches(&server);
-        // The first of them goes alone, and is told by a short verb and a long one; the others go together.
+        // The first of them goes alone, and is told by a short verb and a long one; the others go
+        // together.
         let asked = all.len() - read.len();
         assert!((1..=4).contains(&asked), "{asked} commands for {REFUSED} who are refused");
         assert!(read.len() >= 8, "{read:?}");

@@ -1,4 +1,5 @@
-//! Listeners: all that listens of one client shares one change stream, which never takes what commands need.
+//! Listeners: all that listens of one client shares one change stream, which never takes what
+//! commands need.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -194,7 +195,8 @@ fn the_last_of_many_permits_hears_that_it_is_broken() {
     });
 }
 
-/// The answers on the connection of a stream stop, while all others go on. TCP would notice after hours.
+/// The answers on the connection of a stream stop, while all others go on. TCP would notice after
+/// hours.
 #[test]
 fn a_stream_whose_connection_is_silent_is_opened_again() {
     play(async || {

@@ -1,4 +1,5 @@
-//! Meddling: somebody deletes, replaces or changes a record by hand, or drops the collection. Its holder hears of it.
+//! Meddling: somebody deletes, replaces or changes a record by hand, or drops the collection. Its
+//! holder hears of it.
 
 use tenure_core::{Engine as _, TicketState, WaitMode, Wake};
 use tenure_mongodb::MongoStore;
@@ -6,8 +7,8 @@ use tenure_servers::mongodb::{Document, Server, doc};
 
 use super::stage::{LONG, ask, count, look_at, play, record, soon, store, ticket, until};
 
-/// A holder that listens hears what is done to its record, and its next sign of life is refused. The next ticket has a
-/// greater number.
+/// A holder that listens hears what is done to its record, and its next sign of life is refused.
+/// The next ticket has a greater number.
 async fn hears_of(meddle: impl AsyncFnOnce(&Server)) {
     let server = Server::start().unwrap();
     let (holder, other): (MongoStore, MongoStore) =

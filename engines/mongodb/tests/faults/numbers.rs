@@ -1,5 +1,6 @@
-//! Numbers: what becomes of them when a record is deleted, or a document replaced, while clients come and go. The oplog is the
-//! judge: it has every number that was given, in the order of the writes.
+//! Numbers: what becomes of them when a record is deleted, or a document replaced, while clients
+//! come and go. The oplog is the judge: it has every number that was given, in the order of the
+//! writes.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -16,10 +17,12 @@ use super::stage::{
 };
 
 const CLIENTS: usize = 12;
-/// How far the number of a document may go back: the time that the server has for one command, in microseconds.
+/// How far the number of a document may go back: the time that the server has for one command, in
+/// microseconds.
 const COMMAND_MAX_US: i64 = 4_375_000;
 
-/// Equal numbers that chance may give in a storm of less than 1,000 replacements. It gives one more in fewer than one run of 40,000.
+/// Equal numbers that chance may give in a storm of less than 1,000 replacements. It gives one more
+/// in fewer than one run of 40,000.
 const EQUAL_MAX: usize = 3;
 
 /// What a stranger does in a storm, how often, and how long it pauses.
@@ -30,7 +33,8 @@ struct Stranger {
 }
 
 impl Stranger {
-    /// Changes something each time that a client got a lock, so that each number may be the first one after a change.
+    /// Changes something each time that a client got a lock, so that each number may be the first
+    /// one after a change.
     fn run(&self, client: &mut Client, locked: &AtomicUsize) {
         for _ in 0..self.times {
             let before = locked.load(Ordering::Relaxed);
@@ -218,8 +222,8 @@ fn a_fresh_record_of_another_client_gets_its_first_number_from_the_next() {
     });
 }
 
-/// The clock in milliseconds leaves the last three digits open. If all clients left them at zero, two would give the same number
-/// within one millisecond.
+/// The clock in milliseconds leaves the last three digits open. If all clients left them at zero,
+/// two would give the same number within one millisecond.
 #[test]
 fn the_first_numbers_of_documents_differ_in_what_the_clock_leaves_open() {
     play(async || {
@@ -258,8 +262,8 @@ fn a_name_of_a_fresh_record_beside_a_held_ticket_keeps_no_renewal_and_no_leave()
     });
 }
 
-/// A stranger removes the last number while a ticket holds, so that a join is asked again. The leave in the same command was
-/// made by then, and its answer is kept.
+/// A stranger removes the last number while a ticket holds, so that a join is asked again. The
+/// leave in the same command was made by then, and its answer is kept.
 #[test]
 fn a_leave_beside_a_join_into_a_fresh_record_is_answered_by_what_it_did() {
     // One thread: both wishes wait before the lane sends its first command.
@@ -300,8 +304,8 @@ fn waits(server: &Server) -> bool {
     !answer.get_document("cursor").unwrap().get_array("firstBatch").unwrap().is_empty()
 }
 
-/// Until the record is deleted others may have had numbers as great as the clock: a command that began before that, and had to
-/// wait, knows an older time.
+/// Until the record is deleted others may have had numbers as great as the clock: a command that
+/// began before that, and had to wait, knows an older time.
 #[test]
 fn a_command_that_waited_for_a_deletion_gives_a_number_above_those_before_it() {
     play(async || {

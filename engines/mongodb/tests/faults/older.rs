@@ -1,4 +1,5 @@
-//! Older data: a server comes back with what it had before. Numbers grow all the same, and whoever is gone from it hears.
+//! Older data: a server comes back with what it had before. Numbers grow all the same, and whoever
+//! is gone from it hears.
 
 use tenure_core::{Engine as _, ErrorKind, LeaveMode, TicketState, WaitMode};
 use tenure_servers::mongodb::{Members, Server, doc};

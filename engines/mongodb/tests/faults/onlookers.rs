@@ -1,4 +1,5 @@
-//! Onlookers are told every event, whatever happens to their stream, and are told when they missed some.
+//! Onlookers are told every event, whatever happens to their stream, and are told when they missed
+//! some.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -31,7 +32,8 @@ async fn events(store: &MongoStore, scope: &Scope, mut cursor: Cursor, count: us
     events
 }
 
-/// Many clients lock a few keys; of each ticket it is told that it came, was served and left, once, in this order.
+/// Many clients lock a few keys; of each ticket it is told that it came, was served and left, once,
+/// in this order.
 async fn every_lock_is_told(server: &Server, trouble: impl AsyncFnOnce()) {
     let onlooker = store(&server.url()).await;
     let begin = onlooker.events(&all(), None).await.unwrap().cursor;
@@ -94,7 +96,8 @@ fn nothing_is_missed_while_the_stream_is_killed_again_and_again() {
     });
 }
 
-/// A record in which nobody stood when somebody began to look on is not known to the onlooker, nor is its name.
+/// A record in which nobody stood when somebody began to look on is not known to the onlooker, nor
+/// is its name.
 #[test]
 fn a_line_that_was_idle_is_told_by_its_name() {
     play(async || {
@@ -116,7 +119,8 @@ fn a_line_that_was_idle_is_told_by_its_name() {
     });
 }
 
-/// The onlooker asks for the name of such a record. Where it gets no answer, it reads all lines anew.
+/// The onlooker asks for the name of such a record. Where it gets no answer, it reads all lines
+/// anew.
 #[test]
 fn a_line_whose_name_is_not_read_is_told_as_missed_and_followed_from_then_on() {
     play(async || {

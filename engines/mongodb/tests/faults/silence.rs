@@ -100,8 +100,8 @@ fn client_process() {
     Outage::be_client(connect);
 }
 
-/// A thousand guards are dropped while the server does not answer. It is told of all of them when it is back, and not by
-/// a thousand commands at once, nor by many for each.
+/// A thousand guards are dropped while the server does not answer. It is told of all of them when
+/// it is back, and not by a thousand commands at once, nor by many for each.
 #[test]
 fn guards_that_were_dropped_in_an_outage_are_given_back_without_a_storm() {
     play(async || {

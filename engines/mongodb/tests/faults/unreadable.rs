@@ -1,5 +1,5 @@
-//! Records that this version of Tenure cannot read: a later version made them, or somebody changed them by hand. Who may
-//! hold there is not known, so nobody is let in.
+//! Records that this version of Tenure cannot read: a later version made them, or somebody changed
+//! them by hand. Who may hold there is not known, so nobody is let in.
 
 use mongodb::bson::{Bson, DateTime};
 use tenure_core::{
@@ -210,7 +210,8 @@ fn whoever_waits_before_the_record_is_spoiled_is_told() {
     });
 }
 
-// A window that ends too soon lets more in than its limit; one whose times are not whole is answered by nothing.
+// A window that ends too soon lets more in than its limit; one whose times are not whole is
+// answered by nothing.
 #[test]
 fn a_window_that_cannot_be_read_lets_nobody_in() {
     play(async || {

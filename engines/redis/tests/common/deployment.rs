@@ -37,7 +37,8 @@ impl Deployment {
         Self { options, ..self }
     }
 
-    /// The verbs are called from a runtime of the caller's own, and take the link that this gives them.
+    /// The verbs are called from a runtime of the caller's own, and take the link that this gives
+    /// them.
     pub(crate) const fn called_from_a_runtime(self) -> Self {
         Self { from_a_runtime: true, ..self }
     }

@@ -154,7 +154,8 @@ fn what_is_dropped_while_it_gathers_leaves_nothing_behind() {
     });
 }
 
-/// All take their turns, each at one of so many keys, where nobody else is inside and every token is new.
+/// All take their turns, each at one of so many keys, where nobody else is inside and every token
+/// is new.
 async fn take_turns(locks: &Locks, keys: usize) {
     let inside: Arc<Vec<Mutex<u64>>> = Arc::new((0..keys).map(|_| Mutex::default()).collect());
     let turns = Arc::new(AtomicU64::new(0));

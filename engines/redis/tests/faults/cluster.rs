@@ -219,7 +219,8 @@ fn channels_of_tickets_that_ended_by_themselves_are_given_up() {
     channels_are_given_up(Duration::from_millis(200), &async |_, _| {});
 }
 
-/// Waits in many lines, one after the other; each wait, of a ticket that lives so long, ends in this way.
+/// Waits in many lines, one after the other; each wait, of a ticket that lives so long, ends in
+/// this way.
 fn channels_are_given_up(ttl: Duration, ends: &impl AsyncFn(&RedisCluster, &Ticket)) {
     play(async || {
         // More than may stay subscribed.

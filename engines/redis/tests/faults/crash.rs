@@ -40,7 +40,8 @@ fn a_waiter_of_a_server_that_has_forgotten_all_is_told() {
             other.mutex("a").ttl(LONG).renew_every(BEAT).lock().await.map(|guard| guard.token())
         });
         super::stage::until_line(&locks, "a", 2).await;
-        // Whoever has not heard yet that its ticket is in asks once more, and is the first one there.
+        // Whoever has not heard yet that its ticket is in asks once more, and is the first one
+        // there.
         let before = script_calls(&server);
         until("the waiter gives a sign of life", async || script_calls(&server) > before).await;
         server.kill().unwrap();

@@ -1,5 +1,5 @@
-//! A lock that goes from one of a client's tickets to the next: the answer to the release says so, and nothing is
-//! published. An answer that is lost leaves nobody waiting.
+//! A lock that goes from one of a client's tickets to the next: the answer to the release says so,
+//! and nothing is published. An answer that is lost leaves nobody waiting.
 
 use std::time::Duration;
 
@@ -110,7 +110,8 @@ fn many_readers_of_one_client_are_told_by_one_answer() {
     });
 }
 
-/// A client whose own connection can be cut while the one that hears of pushes stays, and an onlooker.
+/// A client whose own connection can be cut while the one that hears of pushes stays, and an
+/// onlooker.
 async fn at_a_wire() -> (Server, tenure_conformance::fault::Proxy, Locks, RedisStore) {
     let server = Server::start().unwrap();
     let (proxy, onlooker) = (proxy_to(&server), store(&server.url()).await);

@@ -1,5 +1,6 @@
-//! A server that comes back with older data: from a snapshot, from a log whose end is lost, or as a replica that
-//! lagged behind. Locks may be lost with the data; a token is above every earlier one all the same.
+//! A server that comes back with older data: from a snapshot, from a log whose end is lost, or as a
+//! replica that lagged behind. Locks may be lost with the data; a token is above every earlier one
+//! all the same.
 
 use std::fs;
 use std::future::ready;
@@ -251,7 +252,8 @@ fn tokens_grow_when_a_replica_of_a_cluster_that_lagged_takes_over() {
     });
 }
 
-/// A connection may be older than the tokens that another master gave while this server was a replica.
+/// A connection may be older than the tokens that another master gave while this server was a
+/// replica.
 #[test]
 fn tokens_grow_on_a_connection_that_outlives_a_time_as_a_replica() {
     play(async || {

@@ -32,7 +32,8 @@ impl Wire {
         let proxy = proxy_to(&server);
         let store = store(&format!("redis://{}", proxy.address())).await;
         let onlooker = super::stage::store(&server.url()).await;
-        // The server has been told the scripts: what is spoiled is a verb, and not that it lacks one.
+        // The server has been told the scripts: what is spoiled is a verb, and not that it lacks
+        // one.
         onlooker.line(&ticket("a", LONG).key).await.unwrap();
         Self { server, proxy, store, onlooker }
     }
@@ -337,7 +338,8 @@ async fn hear_strays(relay: &Relay, store: &impl Engine, beside: &str) {
         let error = store.join(&own, WaitMode::Wait).await.unwrap_err();
         assert!(error.is_retryable(), "it may be in its line: {error}");
         assert!(error.to_string().contains("do not give"), "{error}");
-        // The answer to that join is still on its way, over a connection that nobody listens to any more.
+        // The answer to that join is still on its way, over a connection that nobody listens to any
+        // more.
         let join = async |ticket: &Ticket, patience| loop {
             match store.join(ticket, patience).await {
                 Ok(place) => return place,

@@ -1,4 +1,5 @@
-//! A cluster's driver sends again what was lost: never a count, and never WAIT apart from what it is for.
+//! A cluster's driver sends again what was lost: never a count, and never WAIT apart from what it
+//! is for.
 
 use std::time::Duration;
 
@@ -17,7 +18,8 @@ struct Wire {
 }
 
 impl Wire {
-    /// The way leads to the master that has this key. Each of its replicas stands still from now on.
+    /// The way leads to the master that has this key. Each of its replicas stands still from now
+    /// on.
     async fn to_owner_of(key: &str, replicas: usize) -> Self {
         let cluster = Cluster::with_replicas(replicas).unwrap();
         let owner = cluster.owner_of(cluster.slot_of(key).unwrap()).unwrap();

@@ -246,7 +246,8 @@ fn a_runtime_that_stands_still_while_it_connects_keeps_nobody_else_from_the_serv
                 };
                 tokio::spawn(asks).await.unwrap();
             });
-            // From here on nobody drives that runtime, which may be about to find out whether the server answers.
+            // From here on nobody drives that runtime, which may be about to find out whether the
+            // server answers.
             drop(silent);
             server.restart().unwrap();
             let elsewhere = locks.blocking();
@@ -337,7 +338,8 @@ fn who_stands_still_while_the_scripts_are_told_keeps_nobody_else_waiting() {
     });
 }
 
-/// Two tasks of one client: one gives a lock back and is not polled again, the other one waits for it.
+/// Two tasks of one client: one gives a lock back and is not polled again, the other one waits for
+/// it.
 fn who_waits_is_served_though_the_release_before_it(
     ends: impl FnOnce(BoxFuture<'static, tenure_core::Result<()>>) + Send + 'static,
 ) {

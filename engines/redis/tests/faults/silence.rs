@@ -1,4 +1,5 @@
-//! Nobody answers: every call has its answer in the one time that is promised, and what waits is bounded.
+//! Nobody answers: every call has its answer in the one time that is promised, and what waits is
+//! bounded.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

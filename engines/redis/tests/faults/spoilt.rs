@@ -27,7 +27,8 @@ fn last_of(redlock: &RedLock, server: &Server) -> Option<Error> {
     answers.into_iter().find(|it| it.name.ends_with(&port)).unwrap().last?.err()
 }
 
-/// How many calls of scripts this server has seen when no more come: a majority answers a verb, and the others are asked all the same.
+/// How many calls of scripts this server has seen when no more come: a majority answers a verb, and
+/// the others are asked all the same.
 async fn calls_in_the_end(server: &Server) -> u64 {
     let mut calls = script_calls(server);
     until("no more calls come", async || {

@@ -1,4 +1,5 @@
-//! Connections: few are made, whatever a server does to them, and each says little until it is asked for more.
+//! Connections: few are made, whatever a server does to them, and each says little until it is
+//! asked for more.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -44,7 +45,8 @@ async fn use_for_a_while(locks: &Locks) -> Duration {
     began.elapsed()
 }
 
-/// Lets everybody in and turns them out, until the second of these is dropped; the first says how many there were.
+/// Lets everybody in and turns them out, until the second of these is dropped; the first says how
+/// many there were.
 fn turn_out(listener: TcpListener) -> (Arc<AtomicU64>, impl Drop) {
     /// Ends the listener's thread.
     struct End(SocketAddr, Arc<AtomicBool>, Option<JoinHandle<()>>);
@@ -120,7 +122,8 @@ fn a_node_of_three_that_accepts_and_closes_sees_few_connections() {
     });
 }
 
-/// A cluster all of whose servers let everybody in and turn them out, while locks and counters are asked for.
+/// A cluster all of whose servers let everybody in and turn them out, while locks and counters are
+/// asked for.
 #[test]
 fn servers_of_a_cluster_that_accept_and_close_see_few_connections() {
     play(async || {
@@ -172,8 +175,9 @@ fn a_server_that_turns_out_whoever_asks_for_a_lock_sees_few_connections() {
 fn a_connection_is_made_without_the_scripts_and_a_server_that_lacks_them_is_told_once() {
     play(async || {
         let server = Server::start().unwrap();
-        // Each client has a way of its own: what the other one still owes when the scripts are forgotten, because a
-        // cut connection kept it from giving a lock back, is not counted with what the many find out.
+        // Each client has a way of its own: what the other one still owes when the scripts are
+        // forgotten, because a cut connection kept it from giving a lock back, is not counted with
+        // what the many find out.
         let (proxy, other) = (proxy_to(&server), proxy_to(&server));
         let first = connect(format!("redis://{}", proxy.address())).await;
         first.mutex("a").ttl(LONG).lock().await.unwrap().release().await.unwrap();

@@ -1,5 +1,5 @@
-//! Keys that this version of Tenure cannot read: a later version wrote them, or somebody's hand. Who may hold there is not
-//! known, so nobody is let in; and from what is no number none follows.
+//! Keys that this version of Tenure cannot read: a later version wrote them, or somebody's hand.
+//! Who may hold there is not known, so nobody is let in; and from what is no number none follows.
 
 use tenure_core::{Engine as _, ErrorKind, LeaveMode, WaitMode, Window};
 use tenure_servers::redis::Server;

@@ -35,7 +35,8 @@ fn an_idle_client_gives_signs_of_life_and_nothing_else() {
         tokio::time::sleep(TTL * 3).await;
         let idle = received(server) - before;
         println!("{idle} packets in {:?}", TTL * 3);
-        // The session that is not for tickets is asked once a second whether it still answers; both ping.
+        // The session that is not for tickets is asked once a second whether it still answers; both
+        // ping.
         assert!(idle <= 18, "{idle} packets in {:?}", TTL * 3);
         held.check().unwrap();
     });

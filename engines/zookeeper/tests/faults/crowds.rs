@@ -1,4 +1,5 @@
-//! Crowds: a thousand waiters, and a session that is full. They need a machine that has the time to keep them all alive.
+//! Crowds: a thousand waiters, and a session that is full. They need a machine that has the time to
+//! keep them all alive.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -58,7 +59,8 @@ fn a_session_takes_no_more_tickets_than_servers_survive_the_end_of() {
     });
 }
 
-/// So many nodes a session may have at the most whose paths have more than a thousand bytes: one megabyte together.
+/// So many nodes a session may have at the most whose paths have more than a thousand bytes: one
+/// megabyte together.
 const LONG_PATHS_MAX: u64 = 900;
 
 fn long_chroot() -> String {

@@ -25,8 +25,8 @@ async fn connect_to(server: &Server) -> Locks {
     at_last("it connects", async || tenure_zookeeper::connect(&url).await).await
 }
 
-/// Until a leader is about to look, a second later, which sessions are over: it does so once in a tick of its clock, and that
-/// makes no session longer then.
+/// Until a leader is about to look, a second later, which sessions are over: it does so once in a
+/// tick of its clock, and that makes no session longer then.
 async fn until_just_before_a_look() {
     let (now, before) = (u128::from(SystemClock.now().boot_ns), Duration::from_millis(1180));
     let late = u64::try_from((now + before.as_nanos()) % TICK.as_nanos()).unwrap();

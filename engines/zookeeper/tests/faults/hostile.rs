@@ -1,5 +1,6 @@
-//! A server, or what stands in its place, answers with a frame that never ends: its bytes look like life to the client crate, which
-//! reads frames of any length. Each such connection ends all the same.
+//! A server, or what stands in its place, answers with a frame that never ends: its bytes look like
+//! life to the client crate, which reads frames of any length. Each such connection ends all the
+//! same.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;

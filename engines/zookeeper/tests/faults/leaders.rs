@@ -1,4 +1,5 @@
-//! A leader that was cut off from the others, who have chosen another one, and that does not know it yet.
+//! A leader that was cut off from the others, who have chosen another one, and that does not know
+//! it yet.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -14,10 +15,12 @@ use super::stage::{PATIENCE, TTL, at_last, configure, play, restart, soon};
 /// For how long a server may leave a question alone that it cannot answer.
 const SILENCE: Duration = Duration::from_secs(1);
 
-/// For two minutes a leader waits for servers that it does not hear of. On a busy machine they need that to choose another one.
+/// For two minutes a leader waits for servers that it does not hear of. On a busy machine they need
+/// that to choose another one.
 const SYNC_LIMIT: &str = "syncLimit=240";
 
-/// What stands between each server and each other one: what it goes by to the leader, and to choose one.
+/// What stands between each server and each other one: what it goes by to the leader, and to choose
+/// one.
 struct Between(Vec<(usize, usize, [Proxy; 2])>);
 
 impl Between {
@@ -135,12 +138,14 @@ fn a_leader_that_was_cut_off_answers_a_sync_and_no_write() {
     });
 }
 
-/// In these servers' unit of time, a leader asks twice whom the others have heard, and looks once which sessions are over.
+/// In these servers' unit of time, a leader asks twice whom the others have heard, and looks once
+/// which sessions are over.
 const LONG_TICK: Duration = Duration::from_secs(2);
 
 #[test]
 fn a_sign_of_life_that_travelled_long_is_counted_on_only_when_the_leader_has_heard_of_it() {
-    /// So long before its leader asks a sign of life is sent, which the follower hears just after that.
+    /// So long before its leader asks a sign of life is sent, which the follower hears just after
+    /// that.
     const BEFORE: Duration = Duration::from_millis(480);
     let (life, every) = (LONG_TICK * 2, LONG_TICK * 2 / 6);
     let before = |moment: Instant, by: Duration| moment.checked_sub(by).unwrap();
@@ -163,7 +168,8 @@ fn a_sign_of_life_that_travelled_long_is_counted_on_only_when_the_leader_has_hea
         sleep_until(begins_anew.into()).await;
         leader.thaw().unwrap();
         let asked = asks(way).await;
-        // The leader hears of the sign before, and looks soon after the session's life that begins then.
+        // The leader hears of the sign before, and looks soon after the session's life that begins
+        // then.
         let asks = before_a_look(asked + LONG_TICK);
         let mine = at_last("it connects", async || tenure_zookeeper::connect(&here).await).await;
         let other = at_last("it connects", async || tenure_zookeeper::connect(&there).await).await;
@@ -191,8 +197,9 @@ fn a_sign_of_life_that_travelled_long_is_counted_on_only_when_the_leader_has_hea
     });
 }
 
-/// The first moment from this one on such that a leader that asks then looks soon after the end of a life of two ticks that began when it
-/// had asked before: it looks once in a tick of its clock, and ends no session sooner.
+/// The first moment from this one on such that a leader that asks then looks soon after the end of
+/// a life of two ticks that began when it had asked before: it looks once in a tick of its clock,
+/// and ends no session sooner.
 fn before_a_look(from: Instant) -> Instant {
     const SOON: Duration = Duration::from_millis(150);
     let until = from.saturating_duration_since(Instant::now());

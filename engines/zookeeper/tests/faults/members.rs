@@ -117,7 +117,8 @@ fn a_session_without_tickets_that_was_cut_off_is_replaced_as_soon_as_a_server_an
         ensemble.servers()[0].kill().unwrap();
         let killed = Instant::now();
         loop {
-            // A call waits as long for the connection as the session may be cut off: only one that is made after that finds it so.
+            // A call waits as long for the connection as the session may be cut off: only one that
+            // is made after that finds it so.
             let is_cut_off = killed.elapsed() > CUT_OFF * 2;
             assert!(locks.keys("").await.is_err_and(|error| error.is_retryable()));
             if is_cut_off {

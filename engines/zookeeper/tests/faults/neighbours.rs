@@ -102,7 +102,8 @@ fn what_is_told_on_another_connection_is_not_believed() {
             until_line(&other, "k", 2).await;
             watches(&ensemble.servers()[0], 2).await;
             proxy.black_hole();
-            // Its own node went first, and the server tells both of them in any order when it is asked for both at once.
+            // Its own node went first, and the server tells both of them in any order when it is
+            // asked for both at once.
             operator.delete(&tickets(&operator).await[1], None).await.unwrap();
             guard.release().await.unwrap();
             proxy.cut();

@@ -109,7 +109,8 @@ fn a_session_that_the_server_ended_is_told_and_the_next_lock_opens_another() {
     play(1, async |ensemble| {
         let locks = connect(&ensemble).await;
         let guard = locks.mutex("k").ttl(TTL).lock().await.unwrap();
-        // A server alone that is away for longer than all sessions live has ended them when it is back.
+        // A server alone that is away for longer than all sessions live has ended them when it is
+        // back.
         let server = &ensemble.servers()[0];
         server.freeze().unwrap();
         tokio::time::sleep(TTL * 2).await;

@@ -1,4 +1,5 @@
-//! Processes: one that is killed and started again within its ttl, and a runtime that ends while its locks are held.
+//! Processes: one that is killed and started again within its ttl, and a runtime that ends while
+//! its locks are held.
 
 use std::thread;
 

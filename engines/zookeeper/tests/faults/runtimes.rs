@@ -1,4 +1,5 @@
-//! Callers ask from wherever they are: without a runtime, on one without drivers, on one that stands still or has ended.
+//! Callers ask from wherever they are: without a runtime, on one without drivers, on one that
+//! stands still or has ended.
 
 use std::pin::pin;
 use std::sync::Arc;

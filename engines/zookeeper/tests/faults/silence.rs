@@ -1,4 +1,5 @@
-//! Nobody answers: memory is flat, few connections are made, and nothing is left to do afterwards but what is wanted.
+//! Nobody answers: memory is flat, few connections are made, and nothing is left to do afterwards
+//! but what is wanted.
 
 use std::time::Duration;
 

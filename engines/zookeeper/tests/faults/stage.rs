@@ -31,7 +31,8 @@ pub(super) fn play_on(
     stage::play(story(ensemble));
 }
 
-/// Sets a server otherwise: each of these lines takes the place of those that begin as it does. It goes by them when it is started.
+/// Sets a server otherwise: each of these lines takes the place of those that begin as it does. It
+/// goes by them when it is started.
 pub(super) fn configure(server: &Server, lines: &[&str]) {
     let path = server.folder().join("zoo.cfg");
     let before = std::fs::read_to_string(&path).unwrap();

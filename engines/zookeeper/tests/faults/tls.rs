@@ -88,7 +88,8 @@ fn many_who_log_in_at_once_are_let_in_however_the_server_orders_its_answers() {
         let url = ensemble.url();
         let plain = format!("zookeeper://127.0.0.1:{}", ensemble.servers()[0].port());
         for (place, options) in [url.split_once('?').unwrap(), (plain.as_str(), "prefix=plain")] {
-            // On a busy machine, so many handshakes take longer than a server usually has for an answer.
+            // On a busy machine, so many handshakes take longer than a server usually has for an
+            // answer.
             let url = format!(
                 "{}?{options}&timeout=20s&connect_timeout=20s",
                 place.replacen("://", "://locks:hunter2@", 1)

@@ -97,7 +97,8 @@ pub(super) fn compare(one: &Bson, other: &Bson) -> Option<Ordering> {
     }
 }
 
-/// The order of two documents, as a sort has it: 1 upwards, -1 downwards. What has no value comes first.
+/// The order of two documents, as a sort has it: 1 upwards, -1 downwards. What has no value comes
+/// first.
 pub(super) fn sorted(one: &Document, other: &Document, order: &Document) -> Ordering {
     let by = |(name, way): (&String, &Bson)| {
         let ordering = match (value(one, name), value(other, name)) {

@@ -1,4 +1,5 @@
-//! The engine under the locks on documents in memory: the memory engine, whose lines are found through the documents.
+//! The engine under the locks on documents in memory: the memory engine, whose lines are found
+//! through the documents.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,6 @@
-//! A warehouse: documents in memory. What is locked has a number in the lock's field, which is the name of its lock, so that
-//! two paths to one part are one lock, and what is replaced has none any more.
+//! A warehouse: documents in memory. What is locked has a number in the lock's field, which is the
+//! name of its lock, so that two paths to one part are one lock, and what is replaced has none any
+//! more.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -265,7 +266,8 @@ impl Stock {
         Key::new(number.to_string())
     }
 
-    /// The name of the lock in whose line the ticket stands, if that is still the lock of what is named.
+    /// The name of the lock in whose line the ticket stands, if that is still the lock of what is
+    /// named.
     pub(super) fn lock_that_is_there(&mut self, named: &Named, id: TicketId) -> Option<Key> {
         let (_, joined) = self.joined.get(&id)?.clone();
         let field = self.field.clone();
@@ -332,7 +334,8 @@ impl Stock {
     }
 }
 
-/// Whether this is nothing yet, or a server's line in which nobody stands: the document may come from one.
+/// Whether this is nothing yet, or a server's line in which nobody stands: the document may come
+/// from one.
 fn has_nobody(line: Option<&Bson>) -> bool {
     let Some(Bson::Document(line)) = line else { return matches!(line, None | Some(Bson::Null)) };
     ["held", "waiting"].iter().all(|name| match line.get(name) {
