@@ -89,6 +89,7 @@ impl Wanted {
     }
 
     fn is(&self, id: TicketId) -> bool {
+        // An id is not a message.
         id.to_string().starts_with(&self.0)
     }
 }

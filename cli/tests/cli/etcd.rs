@@ -113,7 +113,8 @@ fn a_watch_reports_an_outage_and_its_end() {
     while !first.is_finished() {
         store.output(&["--quiet", "run", "k", "--", "true"]);
     }
-    let _seen = first.join().unwrap().unwrap();
+    // The watch goes on while its reader lives.
+    let _reader = first.join().unwrap().unwrap();
     cluster.members()[0].freeze().unwrap();
     says("retrying until the store answers: ");
     cluster.members()[0].thaw().unwrap();

@@ -12,8 +12,8 @@ fn a_line_that_cannot_be_read_is_reported_and_hides_no_other() {
     }
     let server = Server::start().unwrap();
     let store = Store::at(server.url());
-    let _spoilt = store.start(&["run", "a", "--", "sleep", "600"]);
-    let _other = store.start(&["run", "b", "--", "sleep", "600"]);
+    let _holder = store.start(&["run", "a", "--", "sleep", "600"]);
+    let _holders = store.start(&["run", "b", "--", "sleep", "600"]);
     store.line_has("a", 1);
     store.line_has("b", 1);
     let id = field(&store.line("a")[0], "id").to_owned();

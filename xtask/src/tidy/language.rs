@@ -11,8 +11,21 @@ const OPENINGS: [&str; 6] = ["Who ", "Whoever ", "What ", "Whose ", "Whom ", "Th
 const WORDS: [&str; 7] = ["nobody", "somebody", "anybody", "everybody", "told", "tells", "in vain"];
 const SO: [&str; 5] = ["so many", "so long", "so often", "so much", "so few"];
 /// Names of bindings that keep a value until the end of their scope.
-const SCOPED: [&str; 9] =
-    ["guard", "held", "holder", "waiter", "permit", "scope", "server", "store", "folder"];
+const SCOPED: [&str; 13] = [
+    "guard",
+    "held",
+    "holder",
+    "holders",
+    "waiter",
+    "permit",
+    "scope",
+    "server",
+    "store",
+    "folder",
+    "entered",
+    "reader",
+    "inherited",
+];
 /// Comparisons of a message's text, without white space and quoted text.
 const COMPARISONS: [&str; 8] = [
     ".to_string().contains(",
