@@ -366,7 +366,7 @@ fn a_waiter_gets_no_loss_of_a_lock_that_it_never_held() {
         assert_eq!(error.loss(), Some(Loss::Broken));
         assert_eq!(
             error.to_string(),
-            "the wait for \"k\" is over, and the lock was never held: it was taken out of its line"
+            "the wait for \"k\" is over, and the lock was never held: its ticket was removed from the line"
         );
     });
 }

@@ -111,7 +111,7 @@ fn a_refusal_after_an_answer_that_was_lost_stays_unknown_and_leaves_no_ghost() {
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert_eq!(
         error.to_string(),
-        "the memory is full; an earlier attempt was not answered, and may have been carried out"
+        "the memory is full; an earlier attempt was not answered, and may have succeeded"
     );
     locks.flush();
     assert!(other.line("a").unwrap().is_empty(), "a ghost holds the lock");

@@ -55,7 +55,8 @@ fn tickets_that_cannot_be_given_back_are_bounded_until_the_store_answers() {
         for _ in 0..100_000 {
             let error = locks.mutex("a").ttl(ttl).try_lock().await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Unavailable);
-            if error.to_string().contains("wait to be given back to the memory of this program") {
+            if error.to_string().contains("dropped tickets of this program wait for their release")
+            {
                 refused = Some(error);
                 break;
             }

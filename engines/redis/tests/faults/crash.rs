@@ -47,7 +47,7 @@ fn a_waiter_of_a_server_that_has_forgotten_all_is_told() {
         server.kill().unwrap();
         server.restart().unwrap();
         let told = soon("the waiter is told", waiter).await.unwrap();
-        assert_refused(told, ErrorKind::Lost, &["it was taken out of its line"]);
+        assert_refused(told, ErrorKind::Lost, &["its ticket was removed from the line"]);
         // Whoever asks now is first, and the old holder is told when it next gives a sign of life.
         assert_eq!(guard.extend().await.unwrap_err().loss(), Some(Loss::Broken));
         let next = locks.mutex("a").lock().await.unwrap();

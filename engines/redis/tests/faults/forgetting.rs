@@ -55,7 +55,7 @@ fn a_flush_is_told_to_holders_and_waiters_and_numbers_grow_over_it() {
             ask(&server, "FLUSHALL");
             assert_eq!(soon("the holder is told", guard.lost()).await, Loss::Broken);
             let told = soon("the waiter is told", waiter).await.unwrap();
-            assert_refused(told, ErrorKind::Lost, &["taken out of its line"]);
+            assert_refused(told, ErrorKind::Lost, &["removed from the line"]);
             let next = locks.mutex("a").lock().await.unwrap();
             assert!(next.token() > guard.token() + 1, "the waiter's number was given again");
             newest = next.token();

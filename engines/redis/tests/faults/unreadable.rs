@@ -65,7 +65,7 @@ fn a_sequence_whose_number_is_none_gives_no_number_again() {
         ] {
             server.command(&["SET", &name, value]).unwrap();
             for _ in 0..2 {
-                let told = ["a number that was kept is none any more", &name];
+                let told = ["a stored number cannot be read", &name];
                 assert_refused(locks.sequence("a").next().await, ErrorKind::Rejected, &told);
                 assert_refused(locks.sequence("a").last().await, ErrorKind::Rejected, &told);
             }
@@ -112,7 +112,8 @@ fn a_value_of_another_type_is_told_with_the_lock_and_its_names() {
         for name in [head("a"), head("a") + ":n", head("a") + ":c"] {
             server.command(&["HSET", &name, "field", "value"]).unwrap();
         }
-        let told = ["not Tenure's", "`prefix`", "\"a\"", &head("a"), "deleted once nobody holds"];
+        let told =
+            ["not Tenure's", "`prefix`", "\"a\"", &head("a"), "when no client holds the lock"];
         assert_refused(store.line(&ticket.key).await, ErrorKind::Rejected, &told);
         assert_refused(store.leave(&ticket, LeaveMode::Now).await, ErrorKind::Rejected, &told);
         for window in [None, Some(window)] {
