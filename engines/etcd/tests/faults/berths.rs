@@ -104,7 +104,7 @@ fn a_join_that_arrives_after_its_ticket_was_told_to_stay_out_lets_nobody_in() {
         let locking = tokio::spawn(async move { mixed.lock().await.map(drop) });
         let late = soon("the join is sent", between.held()).await;
         let refused = soon("it is sent again", locking).await.unwrap().unwrap_err();
-        assert!(refused.to_string().contains("used as a semaphore of 5"), "{refused}");
+        assert!(refused.to_string().contains("in use as a semaphore of 5"), "{refused}");
         permit.release().await.unwrap();
         soon("the first one arrives", late.let_go()).await;
 
