@@ -21,7 +21,7 @@ fn what_a_part_is_found_by_stays_as_it_is() {
         ] {
             let error = guard.update(refused).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Invalid, "{error:?}");
-            assert!(error.to_string().contains("lock what is around the part"), "{error}");
+            assert!(error.to_string().contains("lock the document or part around it"), "{error}");
         }
         for refused in [
             doc! { "$set": { "sku": 7 } },

@@ -58,7 +58,7 @@ fn what_a_document_or_a_part_is_found_by_stays_as_it_is() {
         assert_eq!(memory.find::<Order>(42).unwrap().unwrap(), order(42));
         let mut guard = here.part::<Line>(43, line(1)).lock().await.unwrap();
         let error = guard.update(doc! { "$set": { "sku": 7 } }).await.unwrap_err();
-        assert!(error.to_string().contains("lock what is around the part"), "{error}");
+        assert!(error.to_string().contains("lock the document or part around it"), "{error}");
         let other = Line { sku: 7, ..long_order(43, 1).lines.remove(0) };
         assert_eq!(guard.replace(other).await.unwrap_err().kind(), ErrorKind::Invalid);
         guard.replace(Line { sku: 1, quantity: 3, parts: Vec::new() }).await.unwrap();

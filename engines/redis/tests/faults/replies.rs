@@ -237,7 +237,7 @@ fn a_lock_that_is_given_too_late_is_not_a_lock() {
             held.release();
             if !waits {
                 let late = soon("it answers", asked).await.unwrap();
-                assert_refused(late, ErrorKind::Unavailable, &["so late", "over already"]);
+                assert_refused(late, ErrorKind::Unavailable, &["too late", "has expired"]);
                 wire.onlooker.leave(&other, LeaveMode::Now).await.unwrap();
                 locks.flush().await;
                 continue;

@@ -93,7 +93,12 @@ fn whoever_leaves_or_looks_is_told_of_which_key_it_is() {
         for number in ["rubbish", "007"] {
             server.command(&["SET", &(head("a") + ":c"), number]).unwrap();
             let counted = store.add(&ticket.key, 1, Some(window)).await;
-            let told = ["none any more", "\"a\"", &(head("a") + ":c"), "delete it, and the count"];
+            let told = [
+                "a stored number cannot be read",
+                "\"a\"",
+                &(head("a") + ":c"),
+                "delete that name, and the count",
+            ];
             assert_refused(counted, ErrorKind::Rejected, &told);
         }
         server.command(&["DEL", &(head("a") + ":c")]).unwrap();
