@@ -1,5 +1,4 @@
-//! What may be sent to another thread, shared between threads and moved after it was polled:
-//! everything.
+//! All public types are `Send`, `Sync` and `Unpin`.
 
 use std::time::Duration;
 

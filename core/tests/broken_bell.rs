@@ -1,5 +1,4 @@
-//! A bell that breaks: whoever waits is served, and whoever holds is told, long before its next
-//! heartbeat.
+//! If `watch` fails, a waiter is served and a holder notified long before the next renewal.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,9 +10,9 @@ use tenure_core::blocking::block_on;
 use tenure_core::layers::Layer;
 use tenure_core::{Engine as _, Error, Locks, Loss, Memory, Result, Ticket, TicketState, Wake};
 
-/// So often the bell breaks.
+/// Number of failures of `watch`.
 const TIMES: u32 = 3;
-/// Its heartbeats come every twenty minutes.
+/// It is renewed every twenty minutes.
 const TTL: Duration = Duration::from_secs(3600);
 const SOON: Duration = Duration::from_secs(60);
 

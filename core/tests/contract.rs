@@ -87,7 +87,7 @@ fn an_event_has_a_time_by_the_calendar() {
 
 #[test]
 fn a_need_is_met_by_what_promises_it_and_by_nothing_else() {
-    /// What makes a store that promises nothing meet a need.
+    /// Adds one guarantee to a store that has none.
     type Promise = fn(&mut Guarantees);
     let needs: [(Guarantee, Promise); 9] = [
         (Guarantee::Fair, |profile| profile.fair = true),

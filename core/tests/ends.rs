@@ -1,4 +1,4 @@
-//! What was started ends: neither a thread nor endless work is left.
+//! Background threads and tasks end.
 #![cfg(target_os = "linux")]
 
 use std::fs;
@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 use tenure_core::blocking::block_on;
 use tenure_core::{BackgroundRuntime, BoxFuture, Clock, Locks, Memory, Runtime, Time};
 
-/// The hosts that this process has.
+/// The runtimes of this process.
 fn hosts() -> usize {
     let threads = fs::read_dir("/proc/self/task").unwrap().flatten();
     let names = threads.filter_map(|thread| fs::read_to_string(thread.path().join("comm")).ok());
     names.filter(|name| name == "tenure\n").count()
 }
 
-/// Waits until there are so many: a thread has its name a moment after it began.
+/// Waits until there are `count`. A new thread gets its name a moment after its start.
 fn has_hosts(count: usize) {
     let began = Instant::now();
     while hosts() != count {

@@ -97,8 +97,7 @@ fn a_verb_goes_no_further_when_its_caller_has_gone() {
     assert_eq!(block_on(hosted.inner().line(&key)).unwrap(), [], "nobody waits for it any more");
 }
 
-/// Such a ticket is not in the line, and never will be: nobody need look for it until its life
-/// would be over.
+/// Such a ticket never enters the line, so it need not be removed until its ttl is over.
 #[test]
 fn a_join_that_never_began_is_settled_by_one_leave() {
     let idle = Arc::new(Idle(BackgroundRuntime::for_timers(), Mutex::default()));

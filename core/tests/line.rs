@@ -19,7 +19,7 @@ struct Plain {
     told: bool,
 }
 
-/// What the line should be, without counters, indexes or short cuts.
+/// A simple model of the line, without counters, indexes or short cuts.
 #[derive(Debug, Default)]
 struct Model {
     line: Vec<Plain>,
@@ -123,7 +123,7 @@ fn ticket(id: TicketId, take: u32, ttl_us: u64, floor: u64) -> Ticket {
     }
 }
 
-/// Every ticket that is told of is served once, and never before those ahead of it.
+/// Every reported ticket is served once, and never before those ahead of it.
 #[derive(Default)]
 struct Heard {
     served: Vec<u64>,

@@ -1,4 +1,4 @@
-//! Who looks on at an election is told each leader once, whatever the store tells besides.
+//! An observer of an election sees each leader once, also if the store reports other events.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -13,7 +13,7 @@ use tenure_core::{
     Engine as _, Key, Leader, Leaders, LeaveMode, Locks, Memory, Result, Share, Ticket, WaitMode,
 };
 
-/// A memory store that tells what it is made to tell.
+/// A memory store with scripted events.
 #[derive(Clone, Default)]
 struct Store {
     memory: Memory,
@@ -36,7 +36,7 @@ impl Layer for Store {
     }
 }
 
-/// Somebody leads, and somebody looks on.
+/// A leader and an observer.
 struct Stage {
     store: Store,
     leader: Ticket,
@@ -62,13 +62,13 @@ impl Stage {
         self.store.news.lock().unwrap().push_back(news);
     }
 
-    /// What is told of an event.
+    /// The events to report.
     fn told(&mut self, what: EventKind, ticket: &Ticket, number: u64) -> Vec<Option<Leader>> {
         self.tell(vec![Event { at_us: 0, kind: what, ticket: ticket.clone(), number }], false);
         self.next()
     }
 
-    /// Who leads now, by this event.
+    /// The leader after this event.
     fn leads(&mut self, what: EventKind, ticket: &Ticket, number: u64) -> Leader {
         let told = self.told(what, ticket, number);
         let [Some(leader)] = &told[..] else { panic!("{told:?} is told") };

@@ -1,5 +1,4 @@
-//! An engine that panics harms nobody but who asked it, and an executor that panics nobody but its
-//! own tasks.
+//! A panic of an engine affects only its caller, and a panic of an executor only its own tasks.
 
 use std::pin::pin;
 use std::sync::Arc;

@@ -30,10 +30,10 @@ impl Clock for Stopped {
     }
 }
 
-/// A store that remembers what it was asked, and answers late or not at all where it is told to.
+/// A store that records requests. It can answer late or not at all.
 struct Spied {
     memory: Memory,
-    /// The ids and floors of those who joined.
+    /// The ids and floors of the tickets that joined.
     joins: Mutex<Vec<(TicketId, u64)>>,
     renewals: AtomicUsize,
     leaves: AtomicUsize,
@@ -42,7 +42,7 @@ struct Spied {
 }
 
 impl Spied {
-    /// One whose clock is so many hours ahead.
+    /// A store with a clock that is `hours` ahead.
     fn ahead(hours: u64) -> Arc<Self> {
         let now = SystemClock.now().plus(Duration::from_secs(3600 * hours));
         let (joins, renewals, leaves, is_late, is_away) = Default::default();
@@ -55,7 +55,7 @@ impl Spied {
     }
 }
 
-/// Its answers take so long then.
+/// The delay of late answers.
 const LATE: Duration = Duration::from_millis(20);
 
 struct Spy(Arc<Spied>, Arc<dyn Runtime>);

@@ -1,4 +1,4 @@
-//! What becomes of a ticket when the answer to its join is lost and the next one is no better.
+//! Tickets whose joins have no answer.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,18 +10,18 @@ use tenure_core::event::{Cursor, EventBatch, Scope};
 use tenure_core::layers::{Layer, Retry};
 use tenure_core::*;
 
-/// What becomes of the next join.
+/// The fate of the next join.
 #[derive(Clone, Copy)]
 enum Act {
-    /// It is carried out, and the answer is lost.
+    /// It happens, and the answer is lost.
     LosesAnswer,
-    /// It is carried out after the next leave, and the answer is lost.
+    /// It happens after the next leave, and the answer is lost.
     ComesLate,
     Refuses,
     Answers,
 }
 
-/// A memory store that does as it is told with joins, and counts who leaves.
+/// A memory store with scripted joins, which counts leaves.
 #[derive(Default)]
 struct Shared {
     memory: Memory,
@@ -31,7 +31,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// What was on its way for so long arrives.
+    /// The delayed join happens.
     async fn arrive(&self) -> Result<()> {
         let late = self.late.lock().unwrap().take();
         if let Some(late) = late {
@@ -96,7 +96,7 @@ impl Stage {
         Self { store, locks: Locks::on(retry, host).blocking(), other }
     }
 
-    /// What was on its way arrives at last, and leaves again.
+    /// The delayed join happens, and the ticket leaves again.
     fn leaves_no_ghost(self) {
         block_on(self.store.arrive()).unwrap();
         block_on(self.locks.into_inner().close());

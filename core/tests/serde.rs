@@ -1,4 +1,4 @@
-//! What users see can be written with `serde`, and keys, ids and shares can be read.
+//! Public types can be serialized; keys, ids and shares can be deserialized.
 
 #![cfg(feature = "serde")]
 

@@ -1,4 +1,4 @@
-//! What is given back to a store that does not answer, and what a caller is told meanwhile.
+//! Releases to a store that does not answer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -121,7 +121,7 @@ fn a_ticket_of_a_session_is_taken_out_however_late_the_store_answers() {
         let long_lived = Ticket { ttl: Duration::from_secs(600), ..in_line(&memory).await };
         memory.renew(&long_lived).await.unwrap().expect("its join was carried out");
         host.sleep(ttl * 2).await;
-        // The store is asked in vain after the life that was asked for is over.
+        // The ttl is over, and the store still does not answer.
         let asked = leaves.load(Ordering::SeqCst);
         for round in 0.. {
             if leaves.load(Ordering::SeqCst) >= asked + 2 {
@@ -141,7 +141,7 @@ async fn in_line(memory: &Memory) -> Ticket {
     memory.line(&Key::new("99").unwrap()).await.unwrap().remove(0).0
 }
 
-/// So many joins are answered, and then the session is gone; later joins are not answered.
+/// Answers this many joins. Then the session is gone, and later joins have no answer.
 struct Gone {
     memory: Memory,
     answered: usize,

@@ -74,7 +74,7 @@ fn observed(test: impl FnOnce()) -> (Vec<String>, BTreeMap<String, u64>) {
     (log.0.lock().unwrap().clone(), counted())
 }
 
-/// What was counted since this was last asked, by the name and the label's value.
+/// The counts since the last call, by name and label value.
 fn counted() -> BTreeMap<String, u64> {
     let figures = FIGURES.get().unwrap().snapshot().into_vec().into_iter();
     let counted = figures.map(|(key, _, description, value)| {
@@ -121,7 +121,7 @@ fn until_lost() {
     }
 }
 
-/// The one line of the log that tells of a loss.
+/// The one log line about a loss.
 fn loss_in(log: &[String]) -> &str {
     let losses: Vec<_> = log.iter().filter(|line| line.contains("a lock was lost")).collect();
     assert_eq!(losses.len(), 1, "a loss is logged once: {log:#?}");

@@ -1,4 +1,5 @@
-//! An engine made of engines: a ticket holds where a majority of independent stores serves it.
+//! RedLock: an engine over several independent stores. A ticket holds if a majority of them serves
+//! it.
 
 mod ask;
 mod attempt;
@@ -46,37 +47,36 @@ use crate::{
     SHARE_OF_MAX, Ticket, TicketId, TicketState, WaitMode, Wake, Window, jitter,
 };
 
-/// The fewest stores that can outvote one.
+/// Minimum number of stores.
 const NODES_MIN: usize = 3;
-/// How long a waiter waits before it tries again, at first. It grows by half with every try, up to
-/// the patience, so that what is held for long is not asked for often.
+/// First pause of a waiter between two tries. It grows by half with each try, up to the time limit
+/// of a store.
 const PAUSE_FIRST: Duration = Duration::from_millis(5);
 const TRIES_GROWING: u32 = 16;
-/// How often an onlooker looks.
+/// Time between two snapshots of a watcher.
 const LOOK_PAUSE: Duration = Duration::from_millis(100);
 
 /// A lock over independent stores, none of which is trusted alone: RedLock, with a token that
 /// grows.
 ///
-/// A ticket never waits in the lines of the stores: it is served at once by a majority, or it
-/// leaves them all and tries again, because lines that are ordered differently in each store would
-/// wait for each other. So two holders would need two majorities, which share a store. The number
-/// is the highest that any store gave; where they differ it is written back to a majority before it
-/// is used, so that the next majority knows it.
+/// A ticket never waits in the lines of the stores, because lines with different orders would
+/// deadlock. A majority serves it at once, or it leaves all stores and tries again. Two holders
+/// would need two majorities, which share a store. The token is the highest number of any store. If
+/// the numbers differ, it is written to a majority before it is used, so that the next majority
+/// knows it.
 ///
-/// Who tries when is seen to by a line of its own, where there are
-/// [places for it](Quorum::with_turns), and else by uneven pauses. It decides nothing. The first
-/// try of a ticket goes past it, unless its client knows that others wait; whoever gives a lock
-/// back and wants it again looks. Who stands there is seen in the line behind those who hold, and
-/// can be broken; who waits without a place is not seen.
+/// Waiters stand in a [queue](Quorum::with_turns) in one of the stores, if there is one. Only the
+/// first of them tries, and a release wakes the next. Without a queue, waiters try after pauses
+/// with jitter. The queue decides nothing. The first try of a ticket skips it, unless its client
+/// knows of other waiters. Inspection shows the waiters of the queue, and a break removes them;
+/// other waiters are not shown.
 ///
-/// A reader that would hold beside other readers looks at that line, and gives way to a writer
-/// which waits there. So later readers do not overtake a writer without end.
+/// A reader that would hold beside other readers reads the queue, and yields to a writer that waits
+/// there. Later readers therefore do not starve a writer.
 ///
-/// **Not promised**: an order among those who wait; a push; counters; capacities other than those
-/// of a mutex and a reader-writer lock (three holders of "2 of 2" could each have two of three
-/// stores); that others see a ticket's own token in the line, and not a higher number that a late
-/// store gave it; and safety when a store loses its data and comes back within a ttl.
+/// **Not promised**: an order of waiters; a push; counters; semaphores (three holders of "2 of 2"
+/// could each have two of three stores); that inspection shows a ticket's token, and not a higher
+/// number of a late store; safety if a store loses its data and restarts within a ttl.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -97,15 +97,15 @@ const LOOK_PAUSE: Duration = Duration::from_millis(100);
 pub struct Quorum {
     name: &'static str,
     stores: Stores,
-    /// Where those who wait stand in line.
+    /// The queue of waiters.
     turns: Stores,
     host: Arc<dyn Runtime>,
-    /// How long one store may take to answer.
+    /// Time limit of one store.
     patience: Duration,
     tickets: Mutex<HashMap<TicketId, TicketRecord>>,
     rest: Arc<Stragglers>,
-    /// Every attempt has an id of its own in the stores: what takes out one that failed, however
-    /// late it gets there, must not take out the next.
+    /// Each attempt has its own id in the stores: a late removal of a failed attempt must not
+    /// remove the next.
     attempts: AtomicU32,
     numbers: Numbers,
     crowds: Arc<ContentionCache>,
@@ -113,7 +113,11 @@ pub struct Quorum {
 }
 
 impl Quorum {
-    /// A lock over these stores, each of which may take `patience` to answer.
+    /// A lock over these stores, each with the time limit `patience`.
+    ///
+    /// # Errors
+    ///
+    /// There are fewer than three stores, or a store's tickets do not expire.
     pub fn new(
         nodes: impl IntoIterator<Item = AnyEngine>,
         host: Arc<dyn Runtime>,
@@ -146,8 +150,7 @@ impl Quorum {
         })
     }
 
-    /// The same under the name of a kind of quorum, with a name for each of its stores, in their
-    /// order.
+    /// Sets the name of the engine, and a name for each store in order.
     #[must_use]
     pub fn named(mut self, name: &'static str, stores: impl IntoIterator<Item = String>) -> Self {
         let board = QuorumHealth::new(stores);
@@ -156,19 +159,19 @@ impl Quorum {
         Self { name, ..self }
     }
 
-    /// The same with a line for those who wait, kept by the first of these that answers: the same
-    /// stores, most likely, under names that the locks themselves do not use.
+    /// Adds a queue of waiters. The first of these stores that answers keeps it: usually the same
+    /// stores, with names that the locks do not use.
     #[must_use]
     pub fn with_turns(self, stores: impl IntoIterator<Item = AnyEngine>) -> Self {
         Self { turns: Stores::new(stores, &self.host, &self.rest), ..self }
     }
 
-    /// How each store answered last, now and later.
+    /// The last answer of each store. It is updated with each request.
     pub fn board(&self) -> QuorumHealth {
         self.stores.board.clone()
     }
 
-    /// A ticket that holds is renewed, and so is its place among those who wait.
+    /// Renews a holder, and its place in the queue.
     async fn renew_held(
         &self,
         ticket: &Ticket,
@@ -183,18 +186,17 @@ impl Quorum {
         let told = poll.answers().flatten().count() - kept(&poll).count();
         if kept(&poll).count() >= majority {
             let life = kept(&poll).filter_map(|place| place.life).min();
-            // Whoever was taken out while it waited, and came to hold at that moment, is told now.
+            // The ticket was broken while it waited, and was served at the same moment.
             return Ok(Some(Place { leaving: !has_turn, ..held(number, life) }));
         }
         if kept(&poll).count() + poll.silent() >= majority {
             return Err(poll.too_few("renewed", majority));
         }
-        // No majority keeps it any more. Its owner gives back what is left when it has stopped.
+        // No majority has it any more. Its owner releases the rest when it has stopped.
         Ok((told > 0).then(|| Place { leaving: true, ..held(number, None) }))
     }
 
-    /// Returns once a majority has something to tell to the one that holds: it was told to leave,
-    /// most likely.
+    /// Waits until a majority reports a change of a holder: usually that it was asked to leave.
     async fn await_break(&self, ticket: &Ticket, attempt: TicketId) {
         let asked = Ticket { id: attempt, ..ticket.clone() };
         let watch = |node: &Arc<Node>| {
@@ -209,14 +211,13 @@ impl Quorum {
                 return;
             }
         }
-        // The heartbeat will tell.
+        // The next renewal finds the change.
         std::future::pending::<()>().await;
     }
 }
 
-/// Majorities share one store, but more than two of them need not: three holders of "2 of 2" could
-/// each have two of three stores. So whoever holds alone is kept, and whoever does not is kept from
-/// nobody but those.
+/// Any two majorities share a store, but three of them need not share one: three holders of "2 of
+/// 2" could each have two of three stores. Only mutexes, writers and readers are supported.
 fn refuse_unsafe(ticket: &Ticket) -> Result<()> {
     let (take, of) = (ticket.share.take(), ticket.share.of());
     if of == SHARE_OF_MAX && (take == 1 || take == of) {
@@ -233,7 +234,7 @@ fn refuse_unsafe(ticket: &Ticket) -> Result<()> {
     )))
 }
 
-/// What a failed client left in a store must end there by itself.
+/// Tickets of a failed client must expire by themselves.
 fn refuse_without_leases(profile: &Guarantees) -> Result<()> {
     match profile.liveness {
         Liveness::Lease | Liveness::Process => Ok(()),
@@ -248,8 +249,7 @@ fn held(number: u64, life: Option<Duration>) -> Place {
     Place { number, state: TicketState::Holding, ahead: 0, life, look: None, leaving: false }
 }
 
-/// Served by nobody: nothing of it lives in the stores that could end, but its place among those
-/// who wait, which this is if it has one, and for which it can get another.
+/// The place of a ticket that no majority serves. `place` is its place in the queue, if it has one.
 fn trying(place: Option<Place>) -> Place {
     Place {
         number: place.map_or(0, |place| place.number),
@@ -289,8 +289,8 @@ impl Engine for Quorum {
                 .chain(self.stores.board.warnings())
                 .collect(),
             rounding: nodes.iter().map(|node| node.rounding).max().unwrap_or_default(),
-            // A sign of life in a line of turns, a look for a break, a place in another line, a
-            // try, a number.
+            // The steps: renew the place in the queue, check for a break, join another queue, try,
+            // write the number.
             answers_within: self.patience
                 * u32::try_from(self.turns.nodes.len() + 4).unwrap_or(u32::MAX),
             quick: false,
@@ -314,14 +314,14 @@ impl Engine for Quorum {
                 joined => joined,
             }
         };
-        // Where it is in, or may be, its owner goes on with it, or gives it back.
+        // If it is in, or may be in, its owner continues with it or releases it.
         if !matches!(&joined, Ok(Some(_))) && !joined.as_ref().is_err_and(Error::is_retryable) {
             self.forget(ticket);
         }
         joined
     }
 
-    /// A ticket that holds is renewed; one that does not waits for its turn, or tries again.
+    /// Renews a holder. A waiter waits for its turn, or tries again.
     async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
         refuse_unsafe(ticket)?;
         let Some(known) = self.known(ticket.id) else { return Ok(None) };
@@ -346,7 +346,7 @@ impl Engine for Quorum {
                 self.pass_turn(known.turn).await;
                 Ok(LeaveOutcome::Waiting)
             }
-            // The next one is let in right behind, and finds the stores free.
+            // The next waiter comes right after, and must find the stores free.
             Stage::Holding { attempt, .. } => {
                 self.crowds.note_left(&ticket.key, self.host.now());
                 join(self.give_up(attempt), self.pass_turn(known.turn)).await.0
@@ -359,12 +359,12 @@ impl Engine for Quorum {
             return Ok(Wake::Look);
         };
         match (stage, seen, turn) {
-            // Its life runs from the try that succeeded, which nobody but a renewal can tell.
+            // Its ttl runs from the successful try, which only a renewal can report.
             (Stage::Holding { .. }, TicketState::Waiting, _)
             | (Stage::Trying(_), TicketState::Holding, _) => {}
             (Stage::Holding { attempt, .. }, TicketState::Holding, turn) => {
                 let id = attempt[0].ticket.id;
-                // What this client owes is not kept alive by whoever only listens.
+                // A waiting task must not keep the other tickets of this client alive.
                 drop((attempt, turn));
                 self.await_break(ticket, id).await;
             }
@@ -379,7 +379,7 @@ impl Engine for Quorum {
                 {
                     *tries += 1;
                 }
-                // From three quarters of it to one and a half: as long as it should be on average.
+                // From 3/4 to 3/2 of the pause: the average is the pause itself.
                 let pause = jitter(pause.min(self.patience) * 3 / 2, self.host.random());
                 self.pause(ticket, turn, pause).await;
             }

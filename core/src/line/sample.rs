@@ -324,7 +324,7 @@ mod tests {
     use crate::layers::{Layer, Operation};
     use crate::{Clock as _, Memory, Share, WaitMode};
 
-    /// A store whose answers take so long, each of which costs it something.
+    /// A store with scripted delays. Each answer has a cost.
     struct Slow {
         memory: Memory,
         host: Arc<FakeRuntime>,
@@ -339,7 +339,7 @@ mod tests {
             Self { memory, host, answers: Mutex::new(answers), cost }
         }
 
-        /// How long somebody who looks in this scope leaves it in peace.
+        /// The pause of a watcher after a snapshot in this scope.
         async fn rests(&self, sampler: &Sampler, scope: &Scope) -> Duration {
             let began = self.host.now();
             sampler.leave_in_peace(&*self.host, scope).await;
@@ -405,7 +405,7 @@ mod tests {
     fn the_store_is_left_in_peace_for_what_a_look_costs_it_where_that_is_measured() {
         let store = Slow::new(&[9_000, 9_000]);
         let sampler = Sampler::new(Duration::from_millis(250)).at_cost(store.cost.clone());
-        // What others do there is not the look's.
+        // The cost of other requests does not count.
         store.cost.add(Duration::from_secs(60));
         crate::blocking::block_on(async {
             let (one, all) = (Scope::Key(key()), Scope::Prefix(String::new()));

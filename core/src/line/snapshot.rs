@@ -110,7 +110,7 @@ mod tests {
             let error = snapshot(&store, &scope, Some(&both)).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Rejected);
             assert!(snapshot(&store, &scope, None).await.is_err(), "nothing can be seen");
-            // What was never seen is no news when all others have gone.
+            // A line without an earlier snapshot is not an error if all others are gone.
             spoil(&[&a]);
             for (ticket, _) in store.0.line(&b).await.unwrap() {
                 store.0.leave(&ticket, LeaveMode::Now).await.unwrap();

@@ -1,4 +1,4 @@
-//! The verbs, each sent to every store at once.
+//! The operations, each sent to every store at once.
 
 use super::Quorum;
 use super::poll::Poll;
@@ -6,7 +6,7 @@ use crate::layers::AnyEngine;
 use crate::{Engine as _, LeaveMode, LeaveOutcome, Place, Result, Ticket};
 
 impl Quorum {
-    /// A sign of life to every store.
+    /// Renews the ticket in every store.
     pub(super) async fn renew_everywhere(&self, ticket: Ticket) -> Poll<Option<Place>> {
         let majority = self.stores.majority();
         let enough = |poll: &Poll<Option<Place>>| kept(poll).count() >= majority;
@@ -18,7 +18,7 @@ impl Quorum {
             .await
     }
 
-    /// Takes one attempt out of every store.
+    /// Removes one attempt from every store.
     pub(super) async fn leave_everywhere(
         &self,
         attempt: &Ticket,
@@ -46,14 +46,14 @@ impl Quorum {
             return Ok(LeaveOutcome::Requested);
         }
         if out + told + poll.silent() >= majority {
-            // Some may have let it go, so this is no refusal.
+            // Some stores may have removed it, so the outcome is unknown.
             return Err(poll.unknown("let it go", majority));
         }
         Ok(LeaveOutcome::Absent)
     }
 }
 
-/// Those who answered that the ticket lives on.
+/// The stores that still have the ticket.
 pub(super) fn kept(poll: &Poll<Option<Place>>) -> impl Iterator<Item = &Place> {
     poll.answers().flatten().filter(|place| !place.leaving)
 }

@@ -1,4 +1,4 @@
-//! A try to be served by a majority, which leaves nothing behind unless it succeeds.
+//! One attempt to be served by a majority. A failed attempt leaves nothing behind.
 
 use std::mem;
 use std::sync::atomic::Ordering;
@@ -12,7 +12,7 @@ use super::{Quorum, held};
 use crate::{LeaveOutcome, Place, Result, Ticket, TicketId, WaitMode};
 
 impl Quorum {
-    /// One try: a majority serves the ticket at once, or it leaves them all. `None`: busy.
+    /// One attempt: a majority serves the ticket at once, or it leaves all stores. `None`: busy.
     pub(super) async fn try_join(&self, ticket: &Ticket, floor: u64) -> Result<Option<Place>> {
         let id = self.next_attempt(ticket.id);
         let floor = ticket.floor.max(floor).max(self.numbers.proposal(&*self.host));
@@ -39,7 +39,7 @@ impl Quorum {
             self.write_back(&asked, number).await?;
         }
         self.numbers.learn(&trip, &asked, number);
-        // Where its owner has left meanwhile, or another try came first, this one leaves again.
+        // If the owner has left meanwhile, or another attempt succeeded, this one leaves.
         let mut tickets = self.tickets();
         let Some(TicketRecord { stage: stage @ Stage::Trying(_), .. }) =
             tickets.get_mut(&ticket.id)
@@ -52,10 +52,10 @@ impl Quorum {
         Ok(Some(Place { ahead, ..held(number, life) }))
     }
 
-    /// The first try of a ticket, past the line of those who wait. `None`: busy.
+    /// The first attempt of a ticket, without the queue. `None`: busy.
     ///
-    /// A reader that comes to hold beside other readers gives way to a writer that waits in that
-    /// line. Otherwise readers that overlap would keep the writer waiting for ever.
+    /// A reader that holds beside other readers yields to a writer in the queue. Otherwise
+    /// overlapping readers would starve the writer.
     pub(super) async fn try_past_line(&self, ticket: &Ticket) -> Result<Option<Place>> {
         let Some(place) = self.try_join(ticket, 0).await? else { return Ok(None) };
         if place.ahead == 0 || !self.has_waiting_writer(&ticket.key).await {
@@ -68,23 +68,23 @@ impl Quorum {
             },
             None => return Ok(None),
         };
-        // A store that does not answer is asked again in the background.
+        // Stores without an answer are asked again in the background.
         let _ = self.give_up(attempt).await;
         Ok(None)
     }
 
-    /// A majority must know the number before it is used.
+    /// Writes the number to a majority, before it is used.
     async fn write_back(&self, asked: &Ticket, number: u64) -> Result<()> {
         let poll = self.renew_everywhere(Ticket { floor: number, ..asked.clone() }).await;
         let majority = self.stores.majority();
-        // A store that was told to let the ticket go changes nothing about it any more.
+        // A store in which the ticket is leaving does not change it any more.
         if kept(&poll).count() >= majority {
             return Ok(());
         }
         Err(poll.too_few("took down the number", majority))
     }
 
-    /// Takes out the attempt that holds.
+    /// Removes the attempt that holds.
     pub(super) async fn give_up(&self, attempt: Attempt) -> Result<LeaveOutcome> {
         let leaves = attempt.iter().map(|owed| owed.clone().leave());
         let poll = self.stores.carry(|poll| self.is_out(poll), leaves).await;

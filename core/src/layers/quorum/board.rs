@@ -1,4 +1,4 @@
-//! A board: how each store answered when it was asked last, for whoever wants to know.
+//! The health of a quorum: the last answer of each store.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use crate::{Error, Result};
 
-/// A store whose numbers are further ahead than this has a clock that needs mending.
+/// Maximum lead of a store's clock without a warning.
 const SKEW_MAX: Duration = Duration::from_secs(1);
 
-/// How the stores of a [`Quorum`](super::Quorum) answered last. Clones show the same.
+/// The last answer of each store of a [`Quorum`](super::Quorum). Clones share the state.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -43,7 +43,7 @@ struct Last {
     ahead: Option<Duration>,
 }
 
-/// How one store answered last.
+/// The last answer of one store.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -63,13 +63,12 @@ struct Last {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct NodeHealth {
-    /// Which store.
+    /// The name of the store.
     pub name: String,
-    /// Whether it answered, or why not; `None`: it was not asked yet.
+    /// The last answer or error. `None`: it was not asked yet.
     pub last: Option<Result<()>>,
-    /// How far its clock was ahead of the other stores' when it gave a number, if that is more than
-    /// a second. Its numbers are the quorum's then: when it is gone, and what it gave is forgotten,
-    /// tokens may go back.
+    /// The lead of its clock over the other stores, if more than one second. Its numbers are the
+    /// quorum's tokens. If it is lost, tokens may go back.
     pub ahead: Option<Duration>,
 }
 
@@ -79,13 +78,13 @@ impl QuorumHealth {
         Self(names.into_iter().map(store).collect())
     }
 
-    /// All the stores, as the subject of a sentence.
+    /// All stores, for messages.
     pub(super) fn whom(&self) -> String {
         let names: Vec<&str> = self.0.iter().map(|store| &*store.name).collect();
         format!("the quorum of {}", names.join(", "))
     }
 
-    /// How each store answered, in their order.
+    /// The last answer of each store, in order.
     pub fn answers(&self) -> Vec<NodeHealth> {
         let answered = |store: &Store| {
             let Last { last, ahead } = store.seen().clone();
@@ -94,13 +93,13 @@ impl QuorumHealth {
         self.0.iter().map(answered).collect()
     }
 
-    /// A sentence for each store whose clock needs mending.
+    /// A warning for each store whose clock is ahead.
     pub(super) fn warnings(&self) -> Vec<String> {
         let ahead = self.answers().into_iter().filter_map(|store| Some((store.name, store.ahead?)));
         ahead.map(|(name, ahead)| format!("{name}: {}; set it", clock_is_ahead(ahead))).collect()
     }
 
-    /// What a store is called.
+    /// The name of a store.
     pub(super) fn name(&self, store: usize) -> &str {
         &self.0[store].name
     }
@@ -110,7 +109,8 @@ impl QuorumHealth {
         self.0[store].seen().last = Some(last);
     }
 
-    /// The stores gave these numbers at one time: each its clock, in microseconds, or more.
+    /// Records the numbers that the stores gave at one time. Each is its clock in microseconds, or
+    /// larger.
     pub(super) fn compare(&self, numbers: &[(usize, u64)]) {
         let mut sorted: Vec<u64> = numbers.iter().map(|(_, number)| *number).collect();
         sorted.sort_unstable();
@@ -134,7 +134,7 @@ fn clock_is_ahead(ahead: Duration) -> String {
     format!("its clock is, or was, {} s ahead of the other stores'", ahead.as_secs())
 }
 
-/// A line a store.
+/// One line for each store.
 impl fmt::Display for QuorumHealth {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (count, store) in self.answers().into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! A break: somebody takes out another client's ticket, whether it holds or waits.
+//! Breaks: removing another client's ticket, whether it holds or waits.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::{
 };
 
 impl Quorum {
-    /// Takes out another client's ticket, or one that this client has given up.
+    /// Removes another client's ticket, or one that this client has given up.
     pub(super) async fn take_out(&self, ticket: &Ticket, how: LeaveMode) -> Result<LeaveOutcome> {
         let seen = self.look(&ticket.key).await?;
         let mut found = LeaveOutcome::Absent;
@@ -24,7 +24,7 @@ impl Quorum {
         }
         let places = seen.turns_of(ticket.id);
         if places.is_empty() || found == LeaveOutcome::Requested {
-            // Who was told passes its turn when it leaves.
+            // A holder that was asked to leave passes its turn when it leaves.
             return Ok(found);
         }
         if found == LeaveOutcome::Absent {
@@ -39,21 +39,20 @@ impl Quorum {
         Ok(found)
     }
 
-    /// Whoever waits and is taken out finds its place gone, as it does when a store has lost its
-    /// data; only then it stands in line again. So a break leaves a count, for as long as the
-    /// ticket could have lived.
+    /// A broken waiter finds its place gone, as after a loss of data, after which it would join
+    /// again. A break therefore leaves a mark for the ticket's ttl.
     async fn mark_as_broken(&self, id: TicketId, ttl: Duration) -> Result<()> {
         let marked = self.count_breaks(id, 1, ttl, |_| false).await;
         marked.enough_answers(1).map(drop)
     }
 
-    /// Whether somebody took out this ticket while it waited.
+    /// Whether this ticket was broken while it waited.
     pub(super) async fn was_broken(&self, id: TicketId) -> bool {
         let any = |poll: &Poll<CounterValue>| poll.answers().any(|count| count.value > 0);
         any(&self.count_breaks(id, 0, Duration::from_secs(1), &any).await)
     }
 
-    /// Tickets of no other kind are counted where those who wait stand in line.
+    /// The mark's key, which no other ticket uses.
     async fn count_breaks(
         &self,
         id: TicketId,

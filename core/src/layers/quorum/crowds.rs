@@ -1,12 +1,12 @@
-//! Crowds: the keys that others wait for, as far as this client has seen.
+//! Contention: the keys for which this client has seen other waiters.
 //!
-//! The first try of a ticket goes past the line of those who wait: a free lock costs no request
-//! more for it. Whoever gives the lock back and wants it again at once would go past that line each
-//! time, since those whose turn has come pause between two tries. So it looks at the line, beside
-//! its try, and stands in line itself from then on, until nobody is ahead of it there.
+//! The first attempt of a ticket skips the queue, so a free lock costs no further request. A client
+//! that releases a lock and takes it again at once would always win, because waiters pause between
+//! two attempts. It therefore reads the queue beside its attempt, and joins the queue while others
+//! are ahead.
 //!
-//! What was seen is believed for a moment, and once: a waiter that died, or a line that is silent,
-//! would keep its believers from a lock that is free.
+//! An observation is used once and expires after [`SEEN_LASTS`]. Otherwise a dead waiter could keep
+//! clients away from a free lock.
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -19,11 +19,11 @@ use super::Quorum;
 use super::poll::contained;
 use crate::{Engine as _, Key, Time};
 
-/// One look is enough for so long.
+/// Minimum time between two reads of the queue.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
-/// So long after somebody was seen there, or after this client gave the lock back, they still wait.
+/// Time for which a key counts as contended after a waiter was seen or this client released it.
 const SEEN_LASTS: Duration = Duration::from_secs(1);
-/// With so many keys all is forgotten. Those who wait for one of them lose a turn by that.
+/// Above this number of keys the cache is cleared. Waiters may lose a turn.
 const KEYS_MAX: usize = 1024;
 
 #[derive(Default)]
@@ -31,17 +31,16 @@ pub(super) struct ContentionCache(Mutex<HashMap<Key, Crowd>>);
 
 #[derive(Default)]
 struct Crowd {
-    /// When this client gave it back.
+    /// When this client released it.
     left: Option<Time>,
-    /// When its last look at the line has ended, or will have ended at the latest.
+    /// When the last read of the queue ended, or must end.
     looked: Option<Time>,
-    /// When somebody stood there, unless that was believed since.
+    /// When a waiter was seen, unless that was used since.
     seen: Option<Time>,
 }
 
 impl ContentionCache {
-    /// Whether others wait for it, as far as this client has seen. Whoever asks stands in their
-    /// line, and sees.
+    /// Whether others wait, as far as known. The caller joins the queue then, and reads it.
     fn take(&self, key: &Key, now: Time) -> bool {
         let mut keys = self.keys();
         let Some(crowd) = keys.get_mut(key) else { return false };
@@ -50,7 +49,7 @@ impl ContentionCache {
         last.is_some_and(|last| !now.has_reached(last.plus(SEEN_LASTS)))
     }
 
-    /// Whether somebody waits, or nobody.
+    /// Records whether a ticket waits.
     pub(super) fn note(&self, key: &Key, is_crowded: bool, now: Time) {
         let mut keys = self.keys();
         if is_crowded {
@@ -60,20 +59,20 @@ impl ContentionCache {
         }
     }
 
-    /// A look at its line has ended.
+    /// A read of the queue has ended.
     fn note_looked(&self, key: &Key, now: Time) {
         if let Some(crowd) = self.keys().get_mut(key) {
             crowd.looked = Some(now);
         }
     }
 
-    /// This client gave it back.
+    /// This client released the lock.
     pub(super) fn note_left(&self, key: &Key, now: Time) {
         entry(&mut self.keys(), key).left = Some(now);
     }
 
-    /// Whether it is time to look: this client had it within this time, and has not looked since a
-    /// while. One look, which takes so long at most, is under way at a time.
+    /// Whether to read the queue: this client had the lock within this time, and has not read the
+    /// queue recently. One read is in flight at a time.
     fn is_due(&self, key: &Key, now: Time, within: Duration, takes: Duration) -> bool {
         let mut keys = self.keys();
         let Some(crowd) = keys.get_mut(key) else { return false };
@@ -98,8 +97,8 @@ fn entry<'a>(keys: &'a mut HashMap<Key, Crowd>, key: &Key) -> &'a mut Crowd {
 }
 
 impl Quorum {
-    /// Whether a ticket that waits goes to the line before it tries. If it need not, it may look at
-    /// the line meanwhile.
+    /// Whether a waiting ticket joins the queue before its attempt. If not, it may read the queue
+    /// meanwhile.
     pub(super) fn goes_to_the_line(&self, key: &Key) -> bool {
         if self.turns.nodes.is_empty() {
             return false;
@@ -108,14 +107,14 @@ impl Quorum {
         if self.crowds.take(key, now) {
             return true;
         }
-        // Whose turn has come pauses for less than this.
+        // The first waiter pauses for less than this.
         if self.crowds.is_due(key, now, self.patience * 2, self.patience) {
             self.look_at_line(key.clone());
         }
         false
     }
 
-    /// Nobody waits for what the look finds.
+    /// The read runs in the background.
     fn look_at_line(&self, key: Key) {
         let lines: Vec<_> = self.lines_for(&key).cloned().collect();
         let (crowds, host) = (self.crowds.clone(), self.host.clone());

@@ -1,4 +1,4 @@
-//! What this client knows of its own tickets.
+//! The records of this client's own tickets.
 
 use std::collections::HashMap;
 use std::sync::{MutexGuard, PoisonError};
@@ -8,7 +8,7 @@ use super::owed::Attempt;
 use super::turn::WaitSlot;
 use crate::{Ticket, TicketId};
 
-/// What this client knows of one of its tickets.
+/// The record of one ticket.
 #[derive(Clone)]
 pub(super) struct TicketRecord {
     pub(super) stage: Stage,
@@ -17,9 +17,9 @@ pub(super) struct TicketRecord {
 
 #[derive(Clone)]
 pub(super) enum Stage {
-    /// No store serves it. So often it has tried since its turn came.
+    /// No majority serves it. Number of attempts since its turn came.
     Trying(u32),
-    /// A majority serves this attempt of it.
+    /// A majority serves this attempt.
     Holding { number: u64, attempt: Attempt },
 }
 
@@ -32,9 +32,9 @@ impl Quorum {
         self.tickets().get(&id).cloned()
     }
 
-    /// The ticket is nothing to this client any more. What the stores have of it is given back.
+    /// Forgets a ticket, and removes it from all stores.
     pub(super) fn forget(&self, ticket: &Ticket) {
-        // Stores may be asked at once, which must find the tickets free.
+        // After the lock is released, because stores may be called at once.
         let known = self.tickets().remove(&ticket.id);
         drop(known);
     }

@@ -1,4 +1,4 @@
-//! A node: one store of a quorum, and who cleans up in it.
+//! One store of a quorum, with its releaser.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::layers::AnyEngine;
 /// One store.
 pub(super) struct Node {
     pub(super) engine: AnyEngine,
-    /// Takes out what has to leave the store and did not leave it at once.
+    /// Removes tickets that could not be removed at once.
     pub(super) sweeper: Arc<Releaser>,
 }
 

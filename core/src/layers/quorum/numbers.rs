@@ -1,5 +1,4 @@
-//! Numbers that every store can take as they are: then all agree at once, and nothing is written
-//! back.
+//! Proposed numbers: if every store accepts one as it is, all agree and no write is needed.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -10,17 +9,17 @@ use super::stores::Stores;
 use crate::layers::AnyEngine;
 use crate::{Key, NUMBER_MAX, Note, Owner, Place, Runtime, Share, Ticket, TicketId, WaitMode};
 
-/// Numbers are proposed this far ahead of what the stores' clocks will say when they are asked.
-/// More would drive the numbers of two clients who alternate away from the clock.
+/// Proposed numbers are this far ahead of the stores' clocks. A larger lead would drive the numbers
+/// of two alternating clients away from the clock.
 const LEAD_US: u64 = 100;
-/// A trip to the stores that takes longer than this is not believed: this process stood still.
+/// Maximum round trip that is used: after a longer one this process was suspended.
 const TRIP_US_MAX: u64 = 1_000_000;
-/// What only asks for the time leaves by itself after this, if it does not leave before.
+/// The ttl of tickets that only read the stores' clocks.
 const CLOCK_TTL: Duration = Duration::from_secs(10);
 
-/// How far the stores' numbers are ahead of this host's clock, as far as is known. It is forgotten
-/// after a while: a store's clock that was ahead may have been set right, and a number that is
-/// ahead of the clocks must be kept until they have reached it.
+/// The lead of the stores' numbers over this machine's clock. It is forgotten after a while,
+/// because a store's clock may have been corrected. A number ahead of the clocks is kept until they
+/// reach it.
 #[derive(Default)]
 pub(super) struct Numbers(Mutex<Option<ClockOffset>>);
 
@@ -30,11 +29,11 @@ struct ClockOffset {
     since_us: u64,
 }
 
-/// For so long it is known. What it costs to learn it again is one number that is written back.
+/// How long the lead is kept. Learning it again costs one further write.
 const KNOWN_US: u64 = 60_000_000;
 
 impl Numbers {
-    /// A number that is most likely above those of all stores.
+    /// A number that is probably above those of all stores.
     pub(super) fn proposal(&self, host: &dyn Runtime) -> u64 {
         let now = now_us(host);
         let mut known = self.known();
@@ -42,11 +41,10 @@ impl Numbers {
         known.map_or(0, |known| (now + known.ahead_us).min(NUMBER_MAX))
     }
 
-    /// The stores gave this number: where it is above the one that was proposed, they are further
-    /// ahead.
+    /// Records a number of the stores. If it is above the proposed one, they are further ahead.
     ///
-    /// A store's clock goes on while a proposal is on its way to it. So the time counts from before
-    /// the question, and the whole trip is added.
+    /// A store's clock advances while the proposal travels. The time counts from before the
+    /// request, and the whole round trip is added.
     pub(super) fn learn(&self, trip: &RoundTrip, asked: &Ticket, number: u64) {
         let mut known = self.known();
         if known.is_none() || number > asked.floor {
@@ -62,7 +60,7 @@ impl Numbers {
     }
 }
 
-/// When the stores were asked, and when enough of them had answered.
+/// The times of the request and of the deciding answer.
 pub(super) struct RoundTrip {
     asked_us: u64,
     heard_us: u64,
@@ -80,10 +78,9 @@ impl RoundTrip {
 }
 
 impl Quorum {
-    /// Compares the clocks of the stores by the numbers that they give to a key that none of them
-    /// knows. A clock that is ahead of the others is shown on the board and in the profile from now
-    /// on. `stores` are the same stores in their order, under names that neither the locks nor
-    /// those who wait use.
+    /// Compares the stores' clocks by the numbers that they give to a new key. A clock that is
+    /// ahead is then shown in [`QuorumHealth`](super::QuorumHealth) and in the guarantees. `stores`
+    /// are the same stores in order, with names that neither the locks nor the queue use.
     pub async fn compare_clocks(&self, stores: impl IntoIterator<Item = AnyEngine>) {
         let stores = Stores::new(stores, &self.host, &self.rest);
         let id = TicketId::fresh();
@@ -100,7 +97,7 @@ fn now_us(host: &dyn Runtime) -> u64 {
     host.now().boot_ns / 1000
 }
 
-/// The number that each store gave.
+/// The number of each store.
 pub(super) fn given(poll: &Poll<Option<Place>>) -> Vec<(usize, u64)> {
     let outcomes = poll.outcomes().enumerate();
     let granted =

@@ -1,4 +1,4 @@
-//! What is owed to a store: a ticket that was sent there has to be taken out again.
+//! Tickets that were sent to a store and have to be removed again.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -6,29 +6,27 @@ use super::node::Node;
 use crate::background::releaser::JoinState;
 use crate::{Engine as _, LeaveMode, LeaveOutcome, Place, Result, Ticket, WaitMode};
 
-/// One ticket in one store, from before it is sent there until it is out again.
+/// One ticket in one store, from before it is sent until it is removed.
 ///
-/// Its owner has a clone, and so has every verb that is on its way for it. When the last of them is
-/// gone, however that comes about, and the ticket may still be there, the store's sweeper takes it
-/// out.
+/// Its owner and each operation in flight have a clone. When the last clone is dropped and the
+/// ticket may still be there, the store's releaser removes it.
 pub(super) struct PendingTicket {
     pub(super) node: Arc<Node>,
     pub(super) ticket: Ticket,
-    /// What the store may have of it; `None`: nothing.
+    /// Whether the store may have it; `None`: it does not.
     trace: Mutex<Option<JoinState>>,
 }
 
-/// What every store may have of one try, in their order. Dropping it takes the try out of all of
-/// them.
+/// One attempt in every store, in order. Dropping it removes the attempt from all of them.
 pub(super) type Attempt = Arc<[Arc<PendingTicket>]>;
 
 impl PendingTicket {
-    /// Nothing is owed before the ticket is sent.
+    /// Nothing has to be removed before the ticket is sent.
     pub(super) fn new(node: &Arc<Node>, ticket: Ticket) -> Arc<Self> {
         Arc::new(Self { node: node.clone(), ticket, trace: Mutex::new(None) })
     }
 
-    /// What was found in a store, and is to leave it.
+    /// A ticket that was found in a store and has to leave.
     pub(super) fn found(node: &Arc<Node>, ticket: Ticket) -> Arc<Self> {
         Arc::new(Self { node: node.clone(), ticket, trace: Mutex::new(Some(JoinState::InLine)) })
     }
@@ -41,9 +39,9 @@ impl PendingTicket {
         joined
     }
 
-    /// Takes it out.
+    /// Removes it.
     pub(super) async fn leave(self: Arc<Self>) -> Result<LeaveOutcome> {
-        // A join that is on its way now may be carried out after this, whatever is known by then.
+        // A join in flight may still happen after this.
         let trace = *self.trace();
         let left = self.node.engine.leave(&self.ticket, LeaveMode::Now).await;
         if trace.is_none_or(|trace| trace.is_settled_by(&left)) {
@@ -52,7 +50,7 @@ impl PendingTicket {
         left
     }
 
-    /// The store says that it does not have the ticket.
+    /// The store does not have the ticket.
     pub(super) fn is_out(&self) {
         *self.trace() = None;
     }
@@ -60,7 +58,7 @@ impl PendingTicket {
     fn learn(&self, joined: &Result<Option<Place>>) {
         let mut trace = self.trace();
         match joined {
-            // What has left in the meantime stays out: a join does not bring it back.
+            // A ticket that has left stays out: a join does not bring it back.
             _ if trace.is_none() => {}
             Ok(Some(_)) => *trace = Some(JoinState::InLine),
             Err(error) if error.is_retryable() => {}

@@ -1,4 +1,4 @@
-//! One question to every store at once, and how each of them answered.
+//! One request to every store at once, and their answers.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -13,15 +13,15 @@ use super::rest::Stragglers;
 use crate::lease::span::shown;
 use crate::{BoxFuture, Error, ErrorKind, Result};
 
-/// The outcomes, one for each store; `None`: it had not answered when enough others had.
+/// One outcome for each store; `None`: no answer when enough others had answered.
 pub(super) struct Poll<T> {
     outcomes: Vec<Option<Result<T>>>,
     board: QuorumHealth,
 }
 
 impl<T: Send + 'static> Poll<T> {
-    /// Asks until `decided`, or until everyone has answered or had the time to. Verbs that nobody
-    /// waits for any more are carried on until they have had their time, too.
+    /// Waits until `decided`, or until every store has answered or its time is over. Requests
+    /// without an answer continue in the background until their time is over.
     pub(super) async fn of<F>(
         verbs: impl ExactSizeIterator<Item = F>,
         board: &QuorumHealth,
@@ -36,7 +36,7 @@ impl<T: Send + 'static> Poll<T> {
         rest.glance();
         let mut asked = Asked::new(verbs, board, rest);
         loop {
-            // All are sent before any answer counts, and all that have answered are heard.
+            // All requests are sent before an answer counts, and all available answers are read.
             while let Some(Some(answer)) = asked.verbs.next().now_or_never() {
                 poll.hear(answer);
             }
@@ -60,7 +60,7 @@ impl<T: Send + 'static> Poll<T> {
         self.outcomes[node] = Some(outcome);
     }
 
-    /// Those who have not answered by now count as silent.
+    /// Marks stores without an answer as silent.
     fn give_up(&mut self, patience: Duration) {
         for (node, outcome) in self.outcomes.iter_mut().enumerate() {
             if outcome.is_none() {
@@ -72,19 +72,18 @@ impl<T: Send + 'static> Poll<T> {
     }
 }
 
-/// A store had its time to answer.
+/// The error of a store that did not answer in time.
 pub(super) fn late(patience: Duration) -> Error {
     Error::unavailable(format!("no answer within {}", shown(patience)))
 }
 
-/// What a store is asked. One that panics over it must not end what others are asked, nor the
-/// keeping of those who share this quorum.
+/// One request to one store. A panic of its engine must not affect other stores or the renewals.
 pub(super) async fn contained<T>(verb: impl Future<Output = Result<T>>) -> Result<T> {
     let outcome = AssertUnwindSafe(verb).catch_unwind().await;
     outcome.unwrap_or_else(|_panic| Err(Error::unavailable("its engine panicked")))
 }
 
-/// The verbs that are under way, by the store that was asked, and the end of their time.
+/// The requests in flight, by store, and their deadline.
 struct Asked<T: Send + 'static> {
     verbs: FuturesUnordered<BoxFuture<(usize, Result<T>)>>,
     late: BoxFuture<()>,
@@ -123,30 +122,29 @@ impl<T: Send + 'static> Drop for Asked<T> {
 }
 
 impl<T> Poll<T> {
-    /// How each store answered, in their order.
+    /// The outcome of each store, in order.
     pub(super) fn outcomes(&self) -> impl Iterator<Item = Option<&Result<T>>> {
         self.outcomes.iter().map(Option::as_ref)
     }
 
-    /// What the stores that answered said.
+    /// The answers.
     pub(super) fn answers(&self) -> impl Iterator<Item = &T> {
         self.outcomes().flatten().filter_map(|outcome| outcome.as_ref().ok())
     }
 
-    /// How many stores have not said what became of it. A store that refuses is no better than one
-    /// that is silent.
+    /// Number of stores without an answer. A store that refuses counts as well.
     pub(super) fn silent(&self) -> usize {
         self.outcomes.len() - self.answers().count()
     }
 
-    /// The answers, if there are enough of them.
+    /// The answers, if a majority has answered.
     pub(super) fn enough_answers(&self, majority: usize) -> Result<Vec<&T>> {
         let answers: Vec<&T> = self.answers().collect();
         if answers.len() < majority { Err(self.too_few("answered", majority)) } else { Ok(answers) }
     }
 
-    /// Too few stores did it. So many may have refused that waiting helps nobody; then this is a
-    /// refusal, too.
+    /// The error if too few stores did it. If a majority is impossible because of refusals, it is a
+    /// refusal.
     pub(super) fn too_few(&self, did: &str, majority: usize) -> Error {
         let sentence = self.sentence(did, majority);
         let errors = self.outcomes().flatten().filter_map(|outcome| outcome.as_ref().err());
@@ -168,7 +166,7 @@ impl<T> Poll<T> {
         }
     }
 
-    /// Too few stores did it, and why is not known of all of them.
+    /// The error if too few stores did it, and the outcome is unknown.
     pub(super) fn unknown(&self, did: &str, majority: usize) -> Error {
         Error::unavailable(self.sentence(did, majority))
     }
@@ -188,7 +186,7 @@ mod tests {
     use super::*;
     use crate::Reason;
 
-    /// What stores have said so far, in their order.
+    /// The outcomes so far, in order.
     fn poll(outcomes: impl IntoIterator<Item = Option<Result<()>>>) -> Poll<()> {
         let outcomes: Vec<_> = outcomes.into_iter().collect();
         let names = (0..outcomes.len()).map(|store| format!("s{store}"));

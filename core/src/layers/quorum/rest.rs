@@ -1,5 +1,4 @@
-//! The rest of a question: verbs on their way whose answers nobody waits for, seen to their end
-//! together.
+//! Stragglers: requests in flight whose answers are no longer needed, driven to their end together.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -9,14 +8,15 @@ use futures_util::stream::{FuturesUnordered, StreamExt as _};
 
 use crate::{BoxFuture, Runtime};
 
-/// They are looked at so often: to wake the host for each of them would cost more than the verb.
+/// Time between two polls of the stragglers. Waking the runtime for each would cost more than the
+/// request.
 const PAUSE: Duration = Duration::from_millis(5);
-/// The rests of so many questions are seen to. Those of more are dropped: what they owe is swept.
+/// Maximum polls with stragglers. Further ones are dropped, and their tickets are released.
 const RESTS_MAX: usize = 1024;
 
 pub(super) struct Stragglers {
     pub(super) host: Arc<dyn Runtime>,
-    /// How long a store may take to answer.
+    /// Time limit of a store.
     pub(super) patience: Duration,
     pending: Mutex<Pending>,
 }
@@ -32,11 +32,11 @@ impl Stragglers {
         Arc::new(Self { host, patience, pending: Mutex::default() })
     }
 
-    /// What was sent already, and ends by itself when its time is over.
+    /// Adds requests, which end when their time is over.
     pub(super) fn add(self: &Arc<Self>, rest: BoxFuture<()>) {
         let mut pending = self.pending();
         if pending.rests.len() >= RESTS_MAX {
-            // What is dropped may be swept, which must find the list free.
+            // Dropping them may release tickets, which must find the list unlocked.
             drop(pending);
             return;
         }
@@ -48,15 +48,15 @@ impl Stragglers {
         }
     }
 
-    /// Hears of those that have ended by now, so that they do not pile up where much is asked.
+    /// Polls all of them once, so that they do not pile up under load.
     pub(super) fn glance(&self) {
-        // Whoever has the list is looking.
+        // Another task polls them.
         if let Ok(mut pending) = self.pending.try_lock() {
             pending.hear();
         }
     }
 
-    /// Returns once there is none.
+    /// Waits until there are none.
     pub(super) async fn flush(&self) {
         while self.pending().seen_to {
             self.host.sleep(PAUSE).await;

@@ -1,4 +1,4 @@
-//! The stores of a quorum, which are asked together.
+//! The stores of a quorum.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::rest::Stragglers;
 use crate::layers::AnyEngine;
 use crate::{Result, Runtime, Ticket};
 
-/// Several stores, and how each of them answered last.
+/// Several stores, with their health.
 pub(super) struct Stores {
     pub(super) nodes: Vec<Arc<Node>>,
     pub(super) board: QuorumHealth,
@@ -29,17 +29,17 @@ impl Stores {
         Self { nodes, board, rest: rest.clone() }
     }
 
-    /// How many of them are most of them.
+    /// Number of stores in a majority.
     pub(super) fn majority(&self) -> usize {
         self.nodes.len() / 2 + 1
     }
 
-    /// A ticket that is about to be sent to all of them.
+    /// A ticket that is about to be sent to all stores.
     pub(super) fn owe(&self, ticket: &Ticket) -> Arc<[Arc<PendingTicket>]> {
         self.nodes.iter().map(|node| PendingTicket::new(node, ticket.clone())).collect()
     }
 
-    /// Asks all of them the same at once, until the answers decide it.
+    /// Sends the same request to all stores, until the answers decide.
     pub(super) async fn ask<T, F>(
         &self,
         decided: impl Fn(&Poll<T>) -> bool,
@@ -52,7 +52,7 @@ impl Stores {
         self.carry(decided, self.nodes.iter().map(|node| verb(node.engine.clone()))).await
     }
 
-    /// The same with a verb for each store, in their order.
+    /// The same with one request for each store, in order.
     pub(super) async fn carry<T, F>(
         &self,
         decided: impl Fn(&Poll<T>) -> bool,

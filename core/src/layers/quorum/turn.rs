@@ -1,4 +1,4 @@
-//! A turn: a place in the line of those who wait, which says when to try.
+//! A place in the queue of waiters.
 
 use std::sync::Arc;
 
@@ -6,30 +6,30 @@ use super::node::Node;
 use super::owed::PendingTicket;
 use crate::{Place, Ticket, TicketState, Time};
 
-/// A place in the line of those who wait. Dropping it lets the next one have its turn.
+/// A place in the queue of waiters. Dropping it lets the next waiter try.
 #[derive(Clone)]
 pub(super) struct WaitSlot {
-    /// Every place has an id of its own: what takes out an old one must not take out the next.
+    /// Each place has its own id: a late removal of an old place must not remove the next.
     pub(super) owed: Arc<PendingTicket>,
-    /// Where it stood when the store was asked last.
+    /// The last known place.
     pub(super) place: Place,
-    /// When the last sign of life was sent.
+    /// When the last renewal was sent.
     pub(super) signed: Time,
 }
 
-/// What became of a sign of life.
+/// The result of a renewal.
 pub(super) enum Sign {
     Heard(Place),
     /// The store has lost the place.
     Lost,
-    /// Somebody took the ticket out.
+    /// The ticket was broken.
     Broken,
     /// The store does not answer, or refuses.
     Silence,
 }
 
 impl WaitSlot {
-    /// Whether nobody who waits is ahead.
+    /// Whether it is the first waiter.
     pub(super) fn has_come(&self) -> bool {
         self.place.state == TicketState::Holding
     }
@@ -38,7 +38,7 @@ impl WaitSlot {
         Ticket { id: self.owed.ticket.id, floor: 0, ..ticket.clone() }
     }
 
-    /// Whom to ask about this place, and how it is called there.
+    /// The store of this place, and its ticket there.
     pub(super) fn question(self, ticket: &Ticket) -> (Arc<Node>, Ticket) {
         (self.owed.node.clone(), self.ticket(ticket))
     }

@@ -1,10 +1,9 @@
-//! Taking turns: those who wait for a lock stand in a line of their own, so that one of them tries
-//! at a time, and is told when to.
+//! The queue of waiters of a RedLock, in one of the stores. Only the first of them tries, and a
+//! release wakes the next.
 //!
-//! That line is kept by one store, and decides nothing: who holds is what a majority says, and
-//! whoever stands in no line, because no store has one, tries now and then. It spares the stores
-//! the tries of all but the first, and since a holder who came through it stays in it, its leaving
-//! brings the next one a push.
+//! The queue is an optimisation: the majority alone decides which ticket holds. Without a queue,
+//! waiters try after pauses. A holder stays in the queue, so its release wakes the next waiter by a
+//! push.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,8 +19,7 @@ use super::{Quorum, trying};
 use crate::{Engine as _, Key, Place, Result, Ticket, TicketId, TicketState, WaitMode, Wake};
 
 impl Quorum {
-    /// Where it is no ticket's turn, one that waits stands in line, and tries when its turn has
-    /// come.
+    /// Puts a waiting ticket into the queue, and tries when its turn has come.
     pub(super) async fn wait_or_try(
         &self,
         ticket: &Ticket,
@@ -42,7 +40,7 @@ impl Quorum {
         self.try_in_turn(ticket, place).await
     }
 
-    /// Tries, unless this place says that somebody is ahead.
+    /// Tries, unless another waiter is ahead.
     pub(super) async fn try_in_turn(
         &self,
         ticket: &Ticket,
@@ -51,12 +49,12 @@ impl Quorum {
         if place.is_some_and(|place| place.state == TicketState::Waiting) {
             return Ok(Some(trying(place)));
         }
-        // What others saw as its number while it waited is not above its token.
+        // The number that inspection showed while it waited must not be above its token.
         let floor = place.map_or(0, |place| place.number);
         Ok(Some(self.try_join(ticket, floor).await?.unwrap_or(trying(place))))
     }
 
-    /// Stands in line, in the first store that answers. `None`: in none of them.
+    /// Joins the queue of the first store that answers. `None`: no store answered.
     pub(super) async fn stand_in_line(&self, ticket: &Ticket) -> Option<Place> {
         for node in self.lines_for(&ticket.key) {
             let (id, signed) = (self.next_attempt(ticket.id), self.host.now());
@@ -74,7 +72,7 @@ impl Quorum {
         None
     }
 
-    /// Whether a writer stands in the line of those who wait for this key.
+    /// Whether a writer waits in the queue of this key.
     pub(super) async fn has_waiting_writer(&self, key: &Key) -> bool {
         for node in self.lines_for(key) {
             if let Ok(line) = self.in_time(node.engine.line(key)).await {
@@ -85,14 +83,14 @@ impl Quorum {
         false
     }
 
-    /// The lines in which those stand who wait for this key: the first that answers counts.
+    /// The queue of this key, from the first store that answers.
     pub(super) fn lines_for(&self, key: &Key) -> impl Iterator<Item = &Arc<Node>> {
         let lines = &self.turns.nodes;
         let first = usize::from(key.hash_in("turn")[0]) % lines.len().max(1);
         lines.iter().cycle().skip(first).take(lines.len())
     }
 
-    /// A sign of life in that line.
+    /// Renews the place in the queue.
     pub(super) async fn keep_turn(&self, ticket: &Ticket, turn: &WaitSlot) -> Sign {
         let (signed, asked) = (self.host.now(), turn.ticket(ticket));
         match self.in_time(turn.owed.node.engine.renew(&asked)).await {
@@ -111,7 +109,7 @@ impl Quorum {
         }
     }
 
-    /// A sign of life of one that holds. Whoever is behind is told no sooner if its place is lost.
+    /// Renews the place of a holder. If the place is lost, the next waiter is woken later.
     pub(super) async fn keep_turn_of_holder(
         &self,
         ticket: &Ticket,
@@ -128,8 +126,7 @@ impl Quorum {
         }
     }
 
-    /// Waits until the turn may have come. It keeps nothing of the turn, which may be given up
-    /// meanwhile.
+    /// Waits until the turn may have come. It does not keep the place alive.
     pub(super) async fn await_turn(&self, ticket: &Ticket, turn: WaitSlot) {
         let (node, asked) = turn.question(ticket);
         match node.engine.watch(&asked, TicketState::Waiting).await {
@@ -141,14 +138,14 @@ impl Quorum {
         }
     }
 
-    /// Waits before the next try, or until the place in the line may be gone.
+    /// Waits before the next attempt, or until the place may be gone.
     pub(super) async fn pause(&self, ticket: &Ticket, turn: Option<WaitSlot>, pause: Duration) {
         let slept = self.host.sleep(pause);
         let Some(turn) = turn else { return slept.await };
         let (node, asked) = turn.question(ticket);
         let told = std::pin::pin!(node.engine.watch(&asked, TicketState::Holding));
         match select(told, slept).await {
-            // The store is asked before the next try.
+            // The store is asked before the next attempt.
             Either::Left((Ok(_), _)) => self.change_turn(ticket.id, asked.id, |turn| {
                 turn.place.state = TicketState::Waiting;
             }),
@@ -157,21 +154,21 @@ impl Quorum {
         }
     }
 
-    /// Lets the next one have its turn.
+    /// Removes the place, so the next waiter tries.
     pub(super) async fn pass_turn(&self, turn: Option<WaitSlot>) {
         if let Some(turn) = turn {
-            // What does not answer is asked again in the background.
+            // A store without an answer is asked again in the background.
             let _left = self.in_time(turn.owed.leave()).await;
         }
     }
 
-    /// Whether it is time to give another sign of life.
+    /// Whether a renewal is due.
     fn is_stale(&self, ticket: &Ticket, turn: &WaitSlot) -> bool {
         self.host.now().has_reached(turn.signed.plus(ticket.ttl / 4))
     }
 
-    /// Puts another place, or none, into what is known. The one that was there is given back, and
-    /// so is this one if the ticket itself is gone.
+    /// Replaces the place of a ticket. The old place is released, and the new one too if the ticket
+    /// is gone.
     fn take_turn(&self, id: TicketId, turn: Option<WaitSlot>) {
         let over = match self.tickets().get_mut(&id) {
             Some(known) => std::mem::replace(&mut known.turn, turn),
@@ -180,7 +177,7 @@ impl Quorum {
         drop(over);
     }
 
-    /// Something is known of this place, if it is still the ticket's.
+    /// Updates this place, if it is still the ticket's.
     fn change_turn(&self, id: TicketId, place: TicketId, change: impl FnOnce(&mut WaitSlot)) {
         if let Some(TicketRecord { turn: Some(turn), .. }) = self.tickets().get_mut(&id)
             && turn.owed.ticket.id == place
@@ -189,7 +186,7 @@ impl Quorum {
         }
     }
 
-    /// What one store is asked, and has its time to answer.
+    /// One request to one store, with its time limit.
     pub(super) async fn in_time<T>(&self, verb: impl Future<Output = Result<T>>) -> Result<T> {
         match select(std::pin::pin!(contained(verb)), self.host.sleep(self.patience)).await {
             Either::Left((outcome, _)) => outcome,

@@ -1,5 +1,5 @@
-//! What the stores show, taken together: who holds is what a majority of them has, and behind them
-//! stands who waits for a turn.
+//! The combined view of the stores: holders are the tickets of a majority, followed by the queue of
+//! waiters.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -13,20 +13,20 @@ use crate::{Engine as _, Key, Place, Result, Ticket, TicketId, TicketState};
 
 type Line = Vec<(Ticket, Place)>;
 
-/// The lines of one key, as every store has them.
+/// The line of one key in every store.
 pub(super) struct Views {
     stores: Poll<Line>,
     turns: Poll<Line>,
 }
 
 impl Views {
-    /// By what ids the stores have this ticket.
+    /// The ids of this ticket in the stores.
     pub(super) fn attempts_of(&self, id: TicketId) -> BTreeSet<TicketId> {
         let found = self.stores.answers().flatten().map(|(ticket, _)| ticket.id);
         found.filter(|found| found.whole() == id.whole()).collect()
     }
 
-    /// Its places among those who wait, and in which store each is.
+    /// Its places in the queues, with their stores.
     pub(super) fn turns_of(&self, id: TicketId) -> Vec<(usize, Ticket)> {
         let lines = self.turns.outcomes().enumerate();
         let lines = lines.filter_map(|(store, line)| Some((store, line?.as_ref().ok()?)));
@@ -36,8 +36,8 @@ impl Views {
         own.map(|(store, ticket)| (store, ticket.clone())).collect()
     }
 
-    /// The tickets that a majority serves. The number of another client's ticket is the highest
-    /// that any store gave it, which is its token or, where a store answered late, above it.
+    /// The tickets that a majority serves. The number of another client's ticket is the highest of
+    /// any store: its token, or a larger number of a late store.
     fn holders(&self, majority: usize) -> Line {
         let mut found: HashMap<TicketId, (usize, Ticket, Place)> = HashMap::new();
         for (ticket, place) in self.stores.answers().flatten() {
@@ -45,7 +45,7 @@ impl Views {
                 found.entry(ticket.id).or_insert_with(|| (0, whole(ticket), *place));
             *votes += usize::from(place.state == TicketState::Holding);
             if place.life > best.life {
-                // It was renewed last, so its note and its share are the newest.
+                // It was renewed last, so its note and share are the newest.
                 *shown = whole(ticket);
             }
             best.number = best.number.max(place.number);
@@ -56,7 +56,7 @@ impl Views {
         served.map(|(_, ticket, place)| (ticket, place)).collect()
     }
 
-    /// Those who stand in a line of turns, in order. What has come to hold stands there too.
+    /// The tickets in the queue, in order. Holders that came through the queue are among them.
     fn places(&self) -> Line {
         let mut places: Vec<&(Ticket, Place)> = self.turns.answers().flatten().collect();
         places.sort_by_key(|(_, place)| place.number);
@@ -64,14 +64,14 @@ impl Views {
     }
 }
 
-/// The ticket whose attempt this is.
+/// The ticket of an attempt.
 fn whole(ticket: &Ticket) -> Ticket {
     Ticket { id: ticket.id.whole(), ..ticket.clone() }
 }
 
 impl Quorum {
-    /// Looks at all lines of a key. A majority of the stores has to answer; of those who wait is
-    /// shown what can be.
+    /// Reads all lines of a key. A majority of the stores has to answer. Waiters are shown if their
+    /// store answers.
     pub(super) async fn look(&self, key: &Key) -> Result<Views> {
         let line = |engine: AnyEngine| {
             let key = key.clone();
@@ -83,7 +83,7 @@ impl Quorum {
         Ok(Views { stores, turns })
     }
 
-    /// First who holds, then who waits.
+    /// Holders first, then waiters.
     pub(super) async fn line_of_majority(&self, key: &Key) -> Result<Line> {
         let seen = self.look(key).await?;
         let mut line = seen.holders(self.stores.majority());
@@ -99,8 +99,7 @@ impl Quorum {
         let mut shown: HashSet<TicketId> = line.iter().map(|(ticket, _)| ticket.id).collect();
         for (ticket, place) in seen.places() {
             if shown.insert(ticket.id) {
-                // Its token will be above those of all who are ahead of it, and not below its
-                // place's own number.
+                // Its token will be above the tokens ahead of it, and at least its place's number.
                 last = place.number.max(last + 1);
                 let place = Place { number: last, state: TicketState::Waiting, ..place };
                 line.push((ticket, place));
@@ -114,7 +113,7 @@ impl Quorum {
         Ok(line)
     }
 
-    /// The keys that a majority has a ticket for, and those that somebody waits for.
+    /// The keys with a ticket in a majority, and those with a waiter.
     pub(super) async fn keys_of_majority(&self, prefix: &str) -> Result<Vec<Key>> {
         let keys = |engine: AnyEngine| {
             let prefix = prefix.to_owned();
