@@ -376,7 +376,7 @@ mod tests {
         memory.join(&Ticket::new(key(), Share::WHOLE), WaitMode::Wait).await.unwrap();
     }
 
-    /// How long after its last answer a look tells what has happened meanwhile.
+    /// How long after its last answer a snapshot reports the changes.
     fn blind_after(answers: &[u64]) -> Duration {
         let (store, sampler) = (Slow::new(answers), Sampler::new(Duration::from_millis(250)));
         let (host, scope, pause) = (&*store.host, Scope::Key(key()), Duration::from_secs(60));
@@ -432,7 +432,7 @@ mod tests {
             join(&store.memory).await;
             let (_, second, _) = events(None).await;
             join(&store.memory).await;
-            // A holder who joins is served at once, which is told as well.
+            // A holder that joins is served at once, which is an event as well.
             assert_eq!(events(Some(first)).await.0, 3);
             assert_eq!(events(Some(second)).await.0, 1);
             for _ in 0..ONLOOKERS_MAX {
