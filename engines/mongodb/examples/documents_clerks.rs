@@ -1,8 +1,8 @@
-//! Two clerks edit one order: each sees what the other one left, and nobody's change is lost.
+//! Two clerks edit one order: each sees the other's change, and no change is lost.
 //!
-//! Run it as
-//! `cargo run --package tenure-mongodb --example documents_clerks -- 'mongodb://127.0.0.1/?replicaSet=rs0'`.
-//! With `memory:` instead of the URL it plays in this process's memory.
+//! Run it as `cargo run --package tenure-mongodb --example documents_clerks -- URL`, with a URL
+//! such as `mongodb://127.0.0.1/?replicaSet=rs0`. With `memory:` as the URL it runs in this
+//! process's memory.
 
 #[path = "documents/drawer.rs"]
 #[allow(dead_code, reason = "each story needs some of it")]
@@ -32,7 +32,7 @@ async fn add(orders: DocumentLocks<Order>, clerk: &str, price: i64) -> tenure_co
     order.release_with(doc! { "$set": { "total": total }, "$push": { "remarks": remark } }).await
 }
 
-/// Answers the order that both have left.
+/// Returns the order after both have changed it.
 pub(crate) async fn play(url: &str) -> Result<(i64, Vec<String>), Box<dyn Error>> {
     let drawer = Drawer::at(url, "orders").await?;
     drawer.insert(&Order { id: 42, total: 0, remarks: Vec::new() }).await?;

@@ -1,9 +1,9 @@
-//! An exclusive client: it takes a document for some time, prolongs that by hand while it works,
-//! and gives it back.
+//! An exclusive client: it locks a document for a limited time, extends the lock by hand while it
+//! works, and releases it.
 //!
-//! Run it as
-//! `cargo run --package tenure-mongodb --example documents_exclusive -- 'mongodb://127.0.0.1/?replicaSet=rs0'`.
-//! With `memory:` instead of the URL it plays in this process's memory.
+//! Run it as `cargo run --package tenure-mongodb --example documents_exclusive -- URL`, with a URL
+//! such as `mongodb://127.0.0.1/?replicaSet=rs0`. With `memory:` as the URL it runs in this
+//! process's memory.
 
 #[path = "documents/drawer.rs"]
 #[allow(dead_code, reason = "each story needs some of it")]
@@ -18,13 +18,13 @@ use tenure_mongodb::documents::Documents;
 
 const TTL: Duration = Duration::from_secs(10);
 
-/// Answers how often the meter was read.
+/// Returns how often the meter was read.
 pub(crate) async fn play(url: &str) -> Result<i64, Box<dyn Error>> {
     let drawer = Drawer::at(url, "meters").await?;
-    // A meter that is not there is made when it is locked for the first time.
+    // A missing meter is inserted when it is locked for the first time.
     let makes = Documents::new().or_insert(&doc! { "readings": 0_i64 })?;
     let meters = drawer.open::<Document>(makes).await?;
-    // By hand: whoever stops prolonging loses it, even if the process lives.
+    // Manual renewal: a holder that stops extending loses the lock, even if its process lives.
     let lock = meters.document("meter 7").ttl(TTL).manual_renewal();
     let Some(mut meter) = lock.try_lock().await? else {
         return Err("somebody else reads it".into());

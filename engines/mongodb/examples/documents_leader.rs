@@ -1,9 +1,9 @@
-//! A leader that only knows two callbacks: whoever has the document leads, and is told when it
-//! leads no more.
+//! A leader with two callbacks: the holder of the document leads, and is notified when it leads no
+//! more.
 //!
-//! Run it as
-//! `cargo run --package tenure-mongodb --example documents_leader -- 'mongodb://127.0.0.1/?replicaSet=rs0'`.
-//! With `memory:` instead of the URL it plays in this process's memory.
+//! Run it as `cargo run --package tenure-mongodb --example documents_leader -- URL`, with a URL
+//! such as `mongodb://127.0.0.1/?replicaSet=rs0`. With `memory:` as the URL it runs in this
+//! process's memory.
 
 #[path = "documents/drawer.rs"]
 #[allow(dead_code, reason = "each story needs some of it")]
@@ -16,13 +16,13 @@ use drawer::Drawer;
 use mongodb::bson::{Document, doc};
 use tenure_mongodb::documents::{DocumentLocks, Documents};
 
-/// All that a leader must know: when it begins, and when it must have stopped.
+/// All that a leader must know: when it begins to lead, and when it must have stopped.
 trait Callbacks {
     fn on_elected(&mut self, term: u64, plan: &Document);
     fn on_lost(&mut self);
 }
 
-/// Leads whenever it can, for as long as it is polled. The plan is read in the command that elects.
+/// Leads whenever it can, for as long as it is polled. The command that elects also reads the plan.
 async fn lead(
     plans: DocumentLocks<Document>,
     name: &str,
@@ -36,22 +36,23 @@ async fn lead(
     }
 }
 
-/// Notes what it was told.
+/// Records the calls of its callbacks.
 struct Notes(&'static str, Arc<Mutex<Vec<String>>>);
 
 impl Callbacks for Notes {
     fn on_elected(&mut self, term: u64, plan: &Document) {
         println!("{}: I lead in term {term}, by {plan}", self.0);
-        self.1.lock().expect("nobody panics").push(format!("{} leads", self.0));
+        self.1.lock().expect("no callback panics").push(format!("{} leads", self.0));
     }
 
     fn on_lost(&mut self) {
         println!("{}: I lead no more", self.0);
-        self.1.lock().expect("nobody panics").push(format!("{} stops", self.0));
+        self.1.lock().expect("no callback panics").push(format!("{} stops", self.0));
     }
 }
 
-/// Two would lead. Whoever does is broken by an operator once. Answers what they were told.
+/// Two candidates campaign. An operator breaks the lock of the first leader once. Returns the
+/// recorded callbacks.
 pub(crate) async fn play(url: &str) -> Result<Vec<String>, Box<dyn Error>> {
     let drawer = Drawer::at(url, "plans").await?;
     drawer.insert(&doc! { "_id": "the plan", "every": "night" }).await?;
@@ -72,11 +73,11 @@ pub(crate) async fn play(url: &str) -> Result<Vec<String>, Box<dyn Error>> {
     };
     println!("the office: {} is to stop", first.note);
     plan.break_ticket(first.id).await?;
-    while told.lock().expect("nobody panics").len() < 3 {
+    while told.lock().expect("no callback panics").len() < 3 {
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     }
     leaders.iter().for_each(tokio::task::JoinHandle::abort);
-    let told = told.lock().expect("nobody panics").clone();
+    let told = told.lock().expect("no callback panics").clone();
     Ok(told)
 }
 

@@ -1,10 +1,9 @@
 //! A work queue: three worker processes send mails, one of them is killed at its work, and every
 //! mail is sent.
 //!
-//! Run it as
-//! `cargo run --package tenure-mongodb --example documents_queue -- 'mongodb://127.0.0.1/?replicaSet=rs0'`.
-//! The program starts itself as its workers. With `memory:` instead of the URL it plays in this
-//! process's memory, and its workers are tasks.
+//! Run it as `cargo run --package tenure-mongodb --example documents_queue -- URL`, with a URL such
+//! as `mongodb://127.0.0.1/?replicaSet=rs0`. The program starts itself as its workers. With
+//! `memory:` as the URL it runs in this process's memory, and its workers are tasks.
 
 #[path = "documents/drawer.rs"]
 #[allow(dead_code, reason = "each story needs some of it")]
@@ -22,7 +21,7 @@ use tenure_mongodb::documents::Documents;
 use tokio::task::JoinHandle;
 
 const MAILS: i32 = 200;
-/// The mail of a worker that was killed is sent by another one after this time.
+/// Time after which another worker sends the mail of a worker that was killed.
 const TTL: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -32,7 +31,7 @@ struct Mail {
     state: String,
 }
 
-/// What a worker does until it is killed.
+/// Runs a worker until it is killed.
 pub(crate) async fn work(mails: Drawer, name: &str) -> tenure_core::Result<()> {
     let locks = mails.open::<Mail>(Documents::new()).await?;
     let queue = locks.queue(doc! { "state": "new" }).order(doc! { "_id": 1 }).ttl(TTL).note(name);
@@ -43,7 +42,7 @@ pub(crate) async fn work(mails: Drawer, name: &str) -> tenure_core::Result<()> {
             std::future::pending::<()>().await;
         }
         if mail.document().id % 50 == 7 && mail.document().state == "new" && name == "ben" {
-            // The address did not answer: somebody tries again soon.
+            // The address did not answer: a worker tries again after 100 ms.
             mail.retry_later(Duration::from_millis(100)).await?;
             continue;
         }
@@ -51,12 +50,12 @@ pub(crate) async fn work(mails: Drawer, name: &str) -> tenure_core::Result<()> {
     }
 }
 
-/// Where the mails are that a worker process sends.
+/// Returns the collection of mails that a worker process sends.
 pub(crate) async fn mails(url: &str) -> Result<Drawer, Box<dyn Error>> {
     Drawer::at(url, "mails").await
 }
 
-/// A worker, which does not outlive this.
+/// A worker. It is killed when this is dropped.
 enum Worker {
     Process(Child),
     Task(JoinHandle<tenure_core::Result<()>>),
@@ -72,7 +71,7 @@ impl Drop for Worker {
     }
 }
 
-/// Answers how often each mail was sent.
+/// Returns how often each mail was sent.
 pub(crate) async fn play(
     url: &str,
     worker: impl Fn(&str) -> Command,
@@ -93,7 +92,7 @@ pub(crate) async fn play(
             Drawer::Memory(_) => Worker::Task(tokio::spawn(work(mails.clone(), name))),
         });
     }
-    // Some of the mails come in while the workers wait.
+    // Some of the mails are inserted while the workers wait.
     while left(&mails, MAILS / 2).await? > 1 {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -113,7 +112,7 @@ pub(crate) async fn play(
     Ok(sent)
 }
 
-/// How many of the first mails are not sent yet.
+/// Returns how many of the first mails are not sent yet.
 async fn left(mails: &Drawer, first: i32) -> Result<u64, Box<dyn Error>> {
     if let Drawer::Mongo(collection) = mails {
         return Ok(collection.count_documents(doc! { "state": "new" }).await?);

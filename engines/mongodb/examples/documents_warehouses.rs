@@ -1,9 +1,9 @@
 //! Two warehouses pick the parts of one order at the same time: each locks a line, and only the
 //! accountant locks the whole.
 //!
-//! Run it as
-//! `cargo run --package tenure-mongodb --example documents_warehouses -- 'mongodb://127.0.0.1/?replicaSet=rs0'`.
-//! With `memory:` instead of the URL it plays in this process's memory.
+//! Run it as `cargo run --package tenure-mongodb --example documents_warehouses -- URL`, with a URL
+//! such as `mongodb://127.0.0.1/?replicaSet=rs0`. With `memory:` as the URL it runs in this
+//! process's memory.
 
 #[path = "documents/drawer.rs"]
 #[allow(dead_code, reason = "each story needs some of it")]
@@ -32,11 +32,11 @@ struct Line {
     picked_by: Vec<String>,
 }
 
-/// A warehouse picks whatever line nobody picks at the moment, and has not picked yet.
+/// Picks each line of the order that is not locked at the moment and was not picked yet.
 async fn pick(orders: DocumentLocks<Order>, warehouse: &str, skus: i32) -> tenure_core::Result<()> {
     for sku in 0..skus {
         let line = orders.part::<Line>(42, Path::field("lines").element("sku", sku));
-        // Another warehouse is at it: this one goes on with the next line.
+        // Another warehouse holds this line: go on with the next one.
         let Some(line) = line.try_lock().await? else { continue };
         if line.document().picked_by.is_empty() {
             println!("{warehouse}: I pick {} of {sku}", line.document().quantity);
@@ -46,18 +46,18 @@ async fn pick(orders: DocumentLocks<Order>, warehouse: &str, skus: i32) -> tenur
     Ok(())
 }
 
-/// Answers who picked each line.
+/// Returns which warehouses picked each line.
 pub(crate) async fn play(url: &str) -> Result<Vec<Vec<String>>, Box<dyn Error>> {
     const SKUS: i32 = 12;
     let drawer = Drawer::at(url, "parcels").await?;
     let line = |sku| Line { sku, quantity: i64::from(sku) + 1, picked_by: Vec::new() };
     let order = Order { id: 42, state: "paid".to_owned(), lines: (0..SKUS).map(line).collect() };
     drawer.insert(&order).await?;
-    // Whoever locks the whole waits until nobody is at any of its parts.
+    // A lock on the whole order waits until no part of it is locked.
     let open = async || drawer.open(Documents::new().together()).await;
     let (north, south, office) = (open().await?, open().await?, open().await?);
     let all = async |orders: DocumentLocks<Order>, name: &str| {
-        // What another one was at may have been let go without being picked.
+        // A line that the other warehouse held may have been released without being picked.
         for _ in 0..2 {
             pick(orders.clone(), name, SKUS).await?;
         }

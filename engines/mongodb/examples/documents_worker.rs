@@ -11,9 +11,9 @@ use serde::Deserialize;
 use tenure_core::{Error, ErrorKind, Result};
 use tenure_mongodb::documents::{DocumentGuard, DocumentLocks, Documents, Queue};
 
-/// After this time without an event a worker ends.
+/// Time without an event after which a worker ends.
 const IDLE: Duration = Duration::from_secs(10);
-/// After this time another worker takes over the event of a dead one.
+/// Time after which another worker takes over the event of a dead one.
 const TTL: Duration = Duration::from_secs(3);
 
 #[derive(Deserialize)]
@@ -21,14 +21,14 @@ struct Event {
     payload: String,
 }
 
-/// The work, which may take longer than the ttl: the lock is renewed meanwhile.
+/// Does the work, which may take longer than the ttl: the lock is renewed meanwhile.
 async fn process(event: &DocumentGuard<Event>) -> std::result::Result<(), String> {
     tokio::time::sleep(Duration::from_millis(5)).await;
     let is_empty = event.document().payload.is_empty();
     if is_empty { Err(format!("the event {} is empty", event.id_of_document())) } else { Ok(()) }
 }
 
-/// Processes one event, for as long as it is locked; `false` if none came in.
+/// Processes one event while it is locked. Returns `false` if there was none.
 async fn one(queue: &Queue<Event>, name: &str) -> Result<bool> {
     let Some(event) = queue.next_within(IDLE).await? else { return Ok(false) };
     if let Err(why) = event.run(process(&event)).await? {
@@ -44,8 +44,8 @@ pub(crate) async fn work(url: &str, name: &str) -> Result<()> {
     let events: DocumentLocks<Event> = Documents::new().connect(url).await?;
     let queue = events.queue(doc! { "state": "new" }).order(doc! { "_id": 1 }).ttl(TTL).note(name);
     while match one(&queue, name).await {
-        // What another worker took over, or the server did not answer, is claimed again until it is
-        // done.
+        // Another worker took the event over, or the server did not answer: claim again until the
+        // event is done.
         Err(e) if matches!(e.kind(), ErrorKind::Lost | ErrorKind::Unavailable) => true,
         done => done?,
     } {}

@@ -1,4 +1,4 @@
-//! What a verb costs the server in a line of one, a hundred, a thousand and ten thousand: processor
+//! Measures what each verb costs the server in lines of 1, 100, 1,000 and 10,000 tickets: processor
 //! time, and bytes.
 //!
 //! Run it as `cargo run --release --package tenure-mongodb --example mongodb_cost`. It starts a
@@ -13,7 +13,7 @@ use tenure_mongodb::MongoStore;
 use tenure_servers::mongodb::{Document, Server, doc};
 
 const LINES: [usize; 4] = [1, 100, 1_000, 10_000];
-/// How often each verb is carried out.
+/// Runs of each verb.
 const TIMES: usize = 20;
 /// Linux counts the time of processes in hundredths of a second.
 const TICK_MS: f64 = 10.0;
@@ -58,7 +58,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The server's processor time for one of many, in milliseconds.
+/// Returns the server's processor time for one of many calls, in milliseconds.
 async fn cost(
     server: &Server,
     mut verb: impl AsyncFnMut() -> tenure_core::Result<()>,
@@ -77,7 +77,7 @@ fn ticks(server: &Server) -> Result<u32, Box<dyn Error>> {
     Ok(fields[11].parse::<u32>()? + fields[12].parse::<u32>()?)
 }
 
-/// How long the record of a line is.
+/// Returns the length of a line's record in bytes.
 fn bytes(server: &Server, key: &Key) -> Result<i64, Box<dyn Error>> {
     let size = doc! { "$project": { "_id": 0, "size": { "$bsonSize": "$$ROOT" } } };
     let only = doc! { "$match": { "key": key.as_str() } };
@@ -85,7 +85,7 @@ fn bytes(server: &Server, key: &Key) -> Result<i64, Box<dyn Error>> {
     one_number(&server.command("tenure", find)?, "size")
 }
 
-/// How long the last entry of the oplog is.
+/// Returns the length of the last entry of the oplog in bytes.
 fn written(server: &Server) -> Result<i64, Box<dyn Error>> {
     let size = doc! { "$project": { "size": { "$bsonSize": "$$ROOT" } } };
     let pipeline = vec![doc! { "$match": { "ns": "tenure.locks" } }, doc! { "$limit": 1 }, size];

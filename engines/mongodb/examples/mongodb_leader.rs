@@ -1,8 +1,8 @@
 //! Two processes, one scheduler: the leader is killed, and the other one takes over.
 //!
 //! Run it as `cargo run --example mongodb_leader -- 'mongodb://127.0.0.1/?replicaSet=rs0'`. The
-//! program starts itself twice as a worker, looks on who leads, kills that one, and ends when the
-//! other leads.
+//! program starts itself twice as a worker, watches which one leads, kills that one, and ends when
+//! the other one leads.
 
 use std::error::Error;
 use std::process::{Child, Command};
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tenure_core::{Leader, Locks};
 
-/// A worker that is killed is replaced after this time.
+/// Time after which a worker that was killed is replaced.
 const TTL: Duration = Duration::from_secs(5);
 
 /// All that a scheduler must know: when it begins, and when it must have stopped.
@@ -19,7 +19,7 @@ trait Scheduler {
     fn on_lost(&mut self);
 }
 
-/// Tells its scheduler when it leads, for as long as the process lives.
+/// Notifies its scheduler when it leads and when it has to stop, for as long as the process lives.
 async fn lead(
     locks: &Locks,
     name: &str,
@@ -34,7 +34,7 @@ async fn lead(
     }
 }
 
-/// A scheduler that says what it does.
+/// A scheduler that prints what it does.
 struct Loud(String);
 
 impl Scheduler for Loud {
@@ -47,13 +47,13 @@ impl Scheduler for Loud {
     }
 }
 
-/// What a worker process does until it is killed.
+/// Runs a worker process until it is killed.
 pub(crate) async fn work(url: &str, name: &str) -> Result<(), Box<dyn Error>> {
     let locks = tenure_mongodb::connect(url).await?;
     Ok(lead(&locks, name, Loud(name.to_owned())).await?)
 }
 
-/// A worker process, which does not outlive this.
+/// A worker process. It is killed when this is dropped.
 struct Worker {
     name: &'static str,
     process: Child,
@@ -61,12 +61,11 @@ struct Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // It may have been killed already.
-        let _gone = self.process.kill().and_then(|()| self.process.wait());
+        let _ = self.process.kill().and_then(|()| self.process.wait()); // it may be dead already
     }
 }
 
-/// Starts two workers, and kills whoever leads first. Answers both leaders.
+/// Starts two workers, and kills the one that leads first. Returns both leaders.
 pub(crate) async fn play(
     url: &str,
     worker: impl Fn(&str) -> Command,

@@ -1,9 +1,9 @@
-//! Alone: three short verbs for a ticket that is the only one served, in a line where nobody's life
-//! can have ended.
+//! Alone: three short verbs for a ticket that is the only one served, in a line in which no
+//! ticket's life can have ended.
 //!
-//! MongoDB reads a pipeline anew for each call, so a short one saves the server much. Each names
-//! what it expects of the record. If the record is otherwise, nothing happens, and the verb for all
-//! kinds of lines is asked.
+//! MongoDB parses a pipeline anew for each call, so a short one saves the server much work. Each
+//! short verb names what it expects of the record. If the record is different, nothing happens, and
+//! the client sends the verb for all kinds of lines.
 
 use mongodb::bson::raw::CString;
 use mongodb::bson::{Bson, Document, RawDocumentBuf, bson, cstr, doc, rawdoc};
@@ -14,11 +14,12 @@ use crate::fresh::Fresh;
 use crate::lens::Lens;
 use crate::line::{KEEP_MS, Writer, c_string, did, raw};
 
-/// The field of a line in somebody else's document that says before when nobody claims it.
+/// Field of a line in a program's document: the time, in milliseconds, before which no queue claims
+/// the document.
 pub(crate) const NOT_BEFORE: &str = "not_before";
 
-/// A verb that was asked for one ticket: what it expects of the record besides the id, and its
-/// stages, or its plain operators.
+/// A short verb of one ticket: what it expects of the record besides the id, and its stages or
+/// plain operators.
 pub(crate) struct Short<'a> {
     pub(crate) expects: RawDocumentBuf,
     pub(crate) first: RawDocumentBuf,
@@ -26,41 +27,41 @@ pub(crate) struct Short<'a> {
     pub(crate) stages: &'a [RawDocumentBuf],
 }
 
-/// What of a verb is the same for all tickets.
+/// The part of a verb that is the same for all tickets.
 struct Plan {
     expects: RawDocumentBuf,
-    /// What its first stage sets besides what is asked; or its operators, if it has no stages.
+    /// Fields that its first stage sets besides `ask`; or its operators, if it has no stages.
     sets: RawDocumentBuf,
-    /// The stages behind the first.
+    /// Stages after the first.
     stages: Vec<RawDocumentBuf>,
 }
 
 impl Plan {
-    /// The first stage sets this, and the second one these fields.
+    /// The first stage sets `sets`, and the second one `fields`.
     fn in_stages(expects: &Document, sets: &Document, fields: Document) -> Self {
         let stages = vec![raw(&doc! { "$set": fields })];
         Self { expects: raw(expects), sets: raw(sets), stages }
     }
 }
 
-/// The three of them, which are made once.
+/// The three short verbs, which are built once.
 pub(crate) struct Alone {
-    /// Into a line in which nobody stands.
+    /// Into an empty line.
     join: Plan,
-    /// Into a fresh record, by a command that knows it.
+    /// Into a fresh record, by a command that names it.
     first: Plan,
-    /// The same for whoever claims any document.
+    /// As `join`, for a ticket that claims any matching document.
     claim: Plan,
     renew: Plan,
-    /// Out of a line in which nobody else stands.
+    /// Out of a line in which no other ticket stands.
     leave: Plan,
     ask: CString,
-    /// The names of fields of the only one served: its id, what it takes, and its inbox.
+    /// Names of fields of the only ticket served: its id, its take, and its inbox.
     names: [CString; 3],
 }
 
 impl Alone {
-    /// The short verbs of a line that lives there, which is no part.
+    /// Builds the short verbs of a line in this place, which is no part.
     pub(crate) fn new(lens: &Lens) -> Self {
         let writer = Writer(lens);
         let (renew, leave) = (writer.renew_alone(), writer.leave_alone());
@@ -73,25 +74,25 @@ impl Alone {
         Self { join, first, claim, renew, leave, ask, names }
     }
 
-    /// Into a record that is made if there is none. It is fresh then, and the ticket does not stand
-    /// in it.
+    /// Joins a record, which is inserted if there is none. An inserted record is fresh, and the
+    /// ticket does not stand in it yet.
     pub(crate) fn join(&self, ticket: &Ticket, inbox: &str, fresh: &Fresh) -> Short<'_> {
         self.asks(&self.join, ticket, inbox, Some(fresh))
     }
 
-    /// Into the fresh record that was seen, which must be there.
+    /// Joins the fresh record that the client has seen, which must be there.
     pub(crate) fn first(&self, ticket: &Ticket, inbox: &str, fresh: &Fresh) -> Short<'_> {
         let mut short = self.asks(&self.first, ticket, inbox, None);
         short.expects.append(cstr!("made"), fresh.seen());
         short
     }
 
-    /// The same into the line of any document, which is put off no more.
+    /// Joins the line of any matching document, and removes its `not_before`.
     pub(crate) fn claim(&self, ticket: &Ticket, inbox: &str) -> Short<'_> {
         self.asks(&self.claim, ticket, inbox, None)
     }
 
-    /// Its share is what it was, and so is how long it lives.
+    /// Renews a ticket whose share is unchanged.
     pub(crate) fn renew(&self, ticket: &Ticket, inbox: &str) -> Short<'_> {
         let mut short = self.asks(&self.renew, ticket, inbox, None);
         let [id, take, _] = &self.names;
@@ -131,12 +132,12 @@ impl Writer<'_> {
     fn join_alone(&self, also: Document) -> Plan {
         let mut expects = self.nobody_readable();
         if self.0.field_name().is_some() {
-            // Most of the document is somebody else's, and may be long.
+            // Most of the document is the program's own, and may be long.
             let size = bson!({ "$bsonSize": "$$ROOT" });
             expects.insert("$expr", bson!({ "$lt": [size, self.0.limits.tickets] }));
             return self.join_by(&expects, also, |number, _| number);
         }
-        // A record that this makes is fresh.
+        // A record that this command inserts is fresh.
         let unless_fresh = |it, fresh| bson!({ "$cond": [self.has_last(), it, fresh] });
         let made = unless_fresh(bson!("$$REMOVE"), self.value("ask.made"));
         let mut plus = self.fields([("made", made)]);
@@ -151,7 +152,7 @@ impl Writer<'_> {
         self.join_by(&expects, known, |it, _| it)
     }
 
-    /// A ticket that comes in alone, unless the record is fresh.
+    /// A ticket that joins an empty line, unless the record is fresh.
     fn join_by(
         &self,
         expects: &Document,
@@ -218,8 +219,8 @@ impl Writer<'_> {
         Plan::in_stages(&expects, &sets, fields)
     }
 
-    /// It leaves the date of the record as it is, so that the index is not written, and nothing in
-    /// it must be computed.
+    /// Leaves the date of the record as it is. So the index is not written, and the server computes
+    /// nothing.
     fn leave_alone(&self) -> Plan {
         let expects = doc! {
             self.0.name("held.1"): absent(),
@@ -236,7 +237,7 @@ impl Writer<'_> {
         }
     }
 
-    /// When the record may go. The date is left as it is where that will do.
+    /// The date at which the record may be reaped. It stays as it is if it satisfies `will_do`.
     fn reap_alone(&self, will_do: &[Bson]) -> Bson {
         let reap = self.value("reap");
         let first = bson!({ "$arrayElemAt": [reap.clone(), 0] });
@@ -248,7 +249,7 @@ impl Writer<'_> {
         } })
     }
 
-    /// What every step writes.
+    /// The fields that every step writes.
     fn said_by_step(&self, did: Option<i64>) -> Document {
         let step = bson!({ "$add": [{ "$ifNull": [self.value("step"), 0_i64] }, 1_i64] });
         let mut fields = self.said(did);
@@ -256,7 +257,7 @@ impl Writer<'_> {
         fields
     }
 
-    /// The same, but for the number of the step.
+    /// The same without the number of the step.
     fn said(&self, did: Option<i64>) -> Document {
         let did: Vec<i64> = did.into_iter().collect();
         self.fields([("bell", bson!("")), ("did", bson!(did)), ("woken", bson!(0_i64))])
@@ -266,17 +267,17 @@ impl Writer<'_> {
         bson!({ "$max": [self.value("at"), { "$toLong": "$$NOW" }] })
     }
 
-    /// When a life ends that begins now.
+    /// The end of a life that begins now.
     fn ends(&self) -> Bson {
         bson!({ "$add": [self.value("at"), self.value("ask.one.ttl")] })
     }
 
-    /// When the clock has passed the last number.
+    /// The time at which the clock has passed the last number.
     fn passed(&self) -> Bson {
         bson!({ "$toLong": { "$divide": [self.value("last"), 1000_i64] } })
     }
 
-    /// Nobody's life has ended.
+    /// Whether no ticket's life has ended.
     fn is_calm(&self) -> Bson {
         bson!({ "$gt": [self.value("quiet"), self.now()] })
     }
@@ -286,7 +287,7 @@ fn is_late_enough() -> Bson {
     bson!({ "$gte": ["$$kept", date("$$least", KEEP_MS)] })
 }
 
-/// Only where nobody stands: others may live longer.
+/// Only for an empty line: in others a ticket may live longer.
 fn is_soon_enough() -> Bson {
     bson!({ "$lte": ["$$kept", date("$$least", 2 * KEEP_MS)] })
 }

@@ -1,4 +1,4 @@
-//! What a step came to for each ticket, read from what it answered.
+//! The outcome of a step for each ticket, read from the answer to the command.
 
 use std::slice;
 use std::time::Duration;
@@ -12,10 +12,10 @@ use tenure_core::{
 use crate::line::did;
 use crate::wish::{Verb, Wish};
 
-/// What a verb came to for its ticket.
+/// The outcome of a verb for its ticket.
 #[derive(Clone, Debug)]
 pub(crate) enum Came {
-    /// It stands there.
+    /// It stands in the line.
     In(Place),
     /// It does not stand in the line.
     Nowhere,
@@ -33,7 +33,7 @@ impl Came {
         matches!(self, Self::In(place) if place.state == TicketState::Holding)
     }
 
-    /// What a verb comes to in a line that was never there.
+    /// The outcome of a verb in a line that never existed.
     pub(crate) fn of_nobody(verb: Verb) -> Self {
         match verb {
             Verb::Leave { .. } => Self::Left(LeaveOutcome::Absent),
@@ -42,11 +42,11 @@ impl Came {
     }
 }
 
-/// Reads from an answer what each wish came to, in their order.
+/// Reads the outcome of each wish from an answer, in their order.
 pub(crate) struct Reader<'a> {
     answer: &'a Document,
     places: slice::Iter<'a, Bson>,
-    /// The leaves come first among those that something is said of.
+    /// Leaves come first in the array `did`.
     leaves: slice::Iter<'a, Bson>,
     joins: slice::Iter<'a, Bson>,
 }
@@ -60,7 +60,7 @@ impl<'a> Reader<'a> {
         Some(Self { answer, places: array("places").iter(), leaves, joins })
     }
 
-    /// What the next wish came to; `None` if no step of Tenure's answers so.
+    /// Returns the outcome of the next wish, or `None` if no step of Tenure's gives such an answer.
     pub(crate) fn next(&mut self, wish: &Wish) -> Option<Came> {
         match wish.verb {
             Verb::Leave { .. } => left(as_whole(self.leaves.next()?)?).map(Came::Left),
@@ -139,7 +139,7 @@ fn left(did: i64) -> Option<LeaveOutcome> {
     })
 }
 
-/// What its short verb came to.
+/// Returns the outcome of a short verb.
 pub(crate) fn alone(answer: &Document, verb: Verb) -> Option<Came> {
     if let Verb::Leave { .. } = verb {
         return Some(Came::Left(LeaveOutcome::Holding));
@@ -155,7 +155,7 @@ pub(crate) fn alone(answer: &Document, verb: Verb) -> Option<Came> {
     }))
 }
 
-/// The tickets of a line, from the front.
+/// Returns the tickets of a line, from the front.
 pub(crate) fn line(answer: &Document, key: &Key) -> Option<Vec<(Ticket, Place)>> {
     let now = number(answer, "at")?;
     let of = u32::try_from(number(answer, "of")?).ok()?;
@@ -193,7 +193,7 @@ pub(crate) fn line(answer: &Document, key: &Key) -> Option<Vec<(Ticket, Place)>>
     Some(line)
 }
 
-/// What a count came to.
+/// Returns the outcome of a count.
 pub(crate) fn tallied(answer: &Document, key: &Key, by: u64) -> Option<Result<CounterValue>> {
     let value = number(answer, "value")?;
     if !answer.get_bool("fits").ok()? {
@@ -206,7 +206,7 @@ pub(crate) fn tallied(answer: &Document, key: &Key, by: u64) -> Option<Result<Co
     Some(Ok(CounterValue { value, allowed: answer.get_bool("allowed").ok()?, resets_in }))
 }
 
-/// From one moment to another, or no time if that is over.
+/// Returns the time from `now` to `until`, or zero if that is over.
 fn millis(until: u64, now: u64) -> Duration {
     Duration::from_millis(until.saturating_sub(now))
 }

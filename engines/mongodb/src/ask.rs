@@ -1,14 +1,14 @@
-//! What a ticket asks for, as it is written into the first stage of a command.
+//! The request of a ticket, as it is written into the first stage of a command.
 
 use mongodb::bson::{RawDocumentBuf, rawdoc};
 use tenure_core::{NUMBER_MAX, Ticket};
 
 use crate::count::millis;
 
-/// The microseconds in a millisecond.
+/// Microseconds in a millisecond.
 const LOW_DIGITS: u128 = 1000;
 
-/// All that a ticket asks for when it joins.
+/// Returns the request of a ticket that joins.
 pub(crate) fn joins(ticket: &Ticket, hurry: bool) -> RawDocumentBuf {
     let ttl_us = u64::try_from(ticket.ttl.as_micros()).unwrap_or(NUMBER_MAX);
     rawdoc! {
@@ -25,7 +25,7 @@ pub(crate) fn joins(ticket: &Ticket, hurry: bool) -> RawDocumentBuf {
     }
 }
 
-/// What it asks for when it gives a sign of life.
+/// Returns the request of a ticket that renews.
 pub(crate) fn renews(ticket: &Ticket) -> RawDocumentBuf {
     rawdoc! {
         "id": ticket.id.to_string(),
@@ -37,13 +37,13 @@ pub(crate) fn renews(ticket: &Ticket) -> RawDocumentBuf {
 }
 
 /// The last three digits of the number of a ticket in a document, which the clock in milliseconds
-/// leaves open. They are the ticket's own, so that two clients do not give the same number where a
+/// leaves open. They come from the ticket, so that two clients do not give the same number after a
 /// stranger has removed the last one.
 fn low(ticket: &Ticket) -> i64 {
     i64::try_from(ticket.id.to_u128() % LOW_DIGITS).unwrap_or(0)
 }
 
-/// A number, or one that is too large for a line if it is.
+/// Returns the number, capped at one that is too large for any line.
 fn exact(number: u64) -> i64 {
     i64::try_from(number.min(NUMBER_MAX + 1)).unwrap_or(i64::MAX)
 }

@@ -1,4 +1,4 @@
-//! A bundle: what the callers of one record ask for at the same time, as one command.
+//! A bundle: the wishes for one record that are sent at the same time, as one command.
 
 use mongodb::bson::{Document, RawArrayBuf, RawDocumentBuf, rawdoc};
 use tenure_core::TicketId;
@@ -13,7 +13,7 @@ use crate::projection::Answers;
 use crate::spot::Spot;
 use crate::wish::{Reads, Verb, Wish};
 
-/// The command for these wishes, each of which is for another ticket. There is one at least.
+/// Builds the command for these wishes, each of which is for another ticket. There is at least one.
 pub(crate) fn update<'a>(
     spot: &'a Spot,
     wishes: &[&Wish],
@@ -41,7 +41,7 @@ pub(crate) fn update<'a>(
     }
 }
 
-/// The command with which a ticket leaves that did something else before in the same step.
+/// Builds the command with which a ticket leaves that did something else earlier in the same step.
 pub(crate) fn leave<'a>(spot: &'a Spot, id: TicketId, inbox: &str) -> Update<'a> {
     let (mixture, answers) = (Mixture { leaves: true, ..Mixture::default() }, &spot.kit.answers);
     let mut leave = RawArrayBuf::new();
@@ -62,7 +62,7 @@ pub(crate) fn leave<'a>(spot: &'a Spot, id: TicketId, inbox: &str) -> Update<'a>
     }
 }
 
-/// The command that asks for a whole line.
+/// Builds the command that reads a whole line.
 pub(crate) fn line(spot: &Spot) -> Update<'_> {
     let answers = &spot.kit.answers;
     Update {
@@ -78,7 +78,7 @@ pub(crate) fn line(spot: &Spot) -> Update<'_> {
     }
 }
 
-/// What each of the wishes came to; `None` if the record is none of Tenure's.
+/// Returns the outcome of each wish, or `None` if the record is none of Tenure's.
 pub(crate) fn read(wishes: &[&Wish], answer: Option<&Document>) -> Option<Vec<Came>> {
     let Some(answer) = answer else {
         return Some(wishes.iter().map(|wish| Came::of_nobody(wish.verb)).collect());

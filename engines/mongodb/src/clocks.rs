@@ -1,6 +1,6 @@
-//! Clocks: how far those that decide when a lock ends are apart. In a set that is the primary's,
-//! and after a fail-over another member's. On a sharded cluster it is that of the router which a
-//! client asks.
+//! Clocks: how far apart the clocks are that decide when a lock ends. In a set that is the
+//! primary's clock, and after a fail-over another member's. On a sharded cluster it is the clock of
+//! the router that a client asks.
 
 use std::time::Duration;
 
@@ -14,16 +14,15 @@ use tokio::time::{Instant, timeout};
 
 use crate::call::Calls;
 
-/// The time that holders allow for at least, between their deadline and the end of their ticket's
-/// life.
+/// Minimum margin that holders keep between their deadline and the end of their ticket's life.
 const MARGIN: Duration = Duration::from_millis(50);
-/// Servers that do not say their time within this are left out.
+/// Servers that do not answer within this time are left out.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
-/// How long an opening waits for the servers. A warning that comes later is logged.
+/// Maximum time for which an opening waits for the comparison. A later warning is logged.
 const OPENING_MAX: Duration = Duration::from_millis(100);
 const SERVERS_MAX: usize = 50;
 
-/// Whose clocks are compared.
+/// The servers whose clocks are compared.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Peers {
     /// Members of a set.
@@ -32,17 +31,17 @@ pub(crate) enum Peers {
     Routers,
 }
 
-/// What a server's clock said, and when.
+/// One reading of a server's clock.
 struct Reading {
     server: String,
-    /// Its clock, less the time since the first was asked.
+    /// Its clock, less the time since the first server was asked.
     ahead_ms: i64,
-    /// How far that may be off: half of the way there and back.
+    /// Possible error of that: half of the round trip.
     unsure_ms: i64,
 }
 
-/// Returns a warning of clocks that are farther apart than holders allow for. A server that is down
-/// does not hold up the opening.
+/// Returns a warning if clocks are farther apart than the margin of holders. A server that is down
+/// does not delay the opening.
 pub(crate) async fn warning(
     calls: &Calls,
     peers: Peers,
@@ -61,8 +60,8 @@ pub(crate) async fn warning(
     .await
 }
 
-/// Returns what a comparison comes to if it is done soon. Otherwise its warning is logged when it
-/// is done.
+/// Returns the result of a comparison if it is done within `OPENING_MAX`. Otherwise its warning is
+/// logged later.
 async fn told_in_time(
     home: &Handle,
     compare: impl Future<Output = Option<String>> + Send + 'static,
@@ -81,7 +80,7 @@ async fn read(client: Client, server: ServerAddress, began: Instant) -> Option<R
     let is_it = move |one: &mongodb::ServerInfo<'_>| *one.address() == server;
     let only = SelectionCriteria::Predicate(std::sync::Arc::new(is_it));
     let admin = client.database("admin");
-    // The first one may have to wait for a connection.
+    // The first call may have to wait for a connection.
     let ask = async || {
         let sent = Instant::now();
         let hello = rawdoc! { "hello": 1 };

@@ -8,16 +8,16 @@ use tenure_core::{NUMBER_MAX, Window};
 use crate::line::KEEP_MS;
 use crate::readable::{number, refuse_number};
 
-/// The longest window, in milliseconds.
+/// Longest window, in milliseconds.
 const WINDOW_MS_MAX: u128 = 1 << 52;
 
-/// The stages that add to a number, and what they answer.
+/// The stages that add to a number, and the fields of their answer.
 pub(crate) struct Count {
     pub(crate) stages: Vec<RawDocumentBuf>,
     pub(crate) fields: RawDocumentBuf,
 }
 
-/// What is asked of a number.
+/// Builds the first stage, which has the request: the addend, the limit, and the window.
 pub(crate) fn ask(by: u64, window: Option<Window>) -> RawDocumentBuf {
     let exact = |number: u64| i64::try_from(number.min(NUMBER_MAX + 1)).unwrap_or(i64::MAX);
     let mut ask = rawdoc! { "by": exact(by), "limit": exact(NUMBER_MAX) };
@@ -40,7 +40,8 @@ impl Count {
     fn new(is_windowed: bool) -> Self {
         let now = bson!({ "$toLong": "$$NOW" });
         let step = bson!({ "$add": [{ "$ifNull": ["$step", 0_i64] }, 1_i64] });
-        // A record is made with its first number. Before that it has its id, and what is asked.
+        // A record is inserted with its first number. Before that it has its id and the field
+        // `ask`.
         let is_new = bson!({ "$eq": [{ "$size": { "$objectToArray": "$$ROOT" } }, 2] });
         let is_one = bson!({ "$and": [{ "$isNumber": "$value" }, number("$value")] });
         let is_kept = bson!({ "$or": [is_one, is_new] });
@@ -69,13 +70,13 @@ impl Count {
         let sum = bson!({ "$add": ["$value", "$ask.by"] });
         let fits = bson!({ "$lte": [sum.clone(), i64::try_from(NUMBER_MAX).unwrap_or(i64::MAX)] });
         let allowed = bson!({ "$and": [fits.clone(), { "$lte": [sum.clone(), "$ask.limit"] }] });
-        // A date is what the TTL index goes by; a sequence has none.
+        // The TTL index goes by this date. A sequence has none.
         let reap = if is_windowed {
             bson!({ "$toDate": { "$add": ["$resets", KEEP_MS] } })
         } else {
             Bson::Boolean(false)
         };
-        // Who looks, and who is refused, opens no window, and may find the end of one that runs.
+        // A read and a refused addition open no window. They may find the end of a running one.
         let counts = bson!({ "$and": [allowed.clone(), { "$gt": ["$ask.by", 0_i64] }] });
         let ends = bson!({ "$cond": [{ "$or": [counts, runs] }, "$resets", "$ends"] });
         let add = doc! { "$set": {
@@ -90,7 +91,7 @@ impl Count {
     }
 }
 
-/// Whole milliseconds, from one that has begun already.
+/// Returns whole milliseconds, rounded up, from 1 to `WINDOW_MS_MAX`.
 pub(crate) fn millis(time: Duration) -> i64 {
     let millis = time.as_nanos().div_ceil(1_000_000).clamp(1, WINDOW_MS_MAX);
     i64::try_from(millis).unwrap_or(i64::MAX)

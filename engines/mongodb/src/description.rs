@@ -1,4 +1,4 @@
-//! What the engine for MongoDB says of itself.
+//! The description of the engine for MongoDB: its schemes and options.
 
 use tenure_kit::options::KnownOption;
 use tenure_kit::registry::{EngineDescriptor, OpenedStore, Scheme, Visibility};
@@ -20,14 +20,14 @@ const SCHEMES: &[Scheme] = &[
     },
 ];
 
-/// The options that are Tenure's own.
+/// Options of Tenure's own.
 pub(crate) const OWN: &[KnownOption] = &[
     KnownOption::new("database", "NAME", "The database that keeps the locks"),
     KnownOption::new("collection", "NAME", "The collection that keeps the locks"),
     KnownOption::new("timeout", "TIME", "How long one answer is waited for"),
 ];
 
-/// Those that people write most often; the driver takes all of its others as well.
+/// Options that people write most often. The driver accepts all its others as well.
 const OPTIONS: &[KnownOption] = &[
     OWN[0],
     OWN[1],
@@ -51,7 +51,7 @@ const OPTIONS: &[KnownOption] = &[
     KnownOption::new("appName", "TEXT", "What the server's log calls this client"),
 ];
 
-/// What the engine for MongoDB is.
+/// The description of the engine for MongoDB.
 pub const DESCRIPTION: EngineDescriptor = EngineDescriptor {
     name: "mongodb",
     schemes: SCHEMES,

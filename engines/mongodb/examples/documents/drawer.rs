@@ -1,5 +1,4 @@
-//! A drawer: where the documents of a story are, a collection of a MongoDB, or this process's
-//! memory.
+//! A drawer: the documents of a story, in a collection of a MongoDB or in this process's memory.
 
 use std::error::Error;
 
@@ -9,7 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tenure_mongodb::documents::{DocumentLocks, Documents, MemoryDocuments};
 
-/// Clones are the same drawer.
+/// Clones share the documents.
 #[derive(Clone)]
 pub(crate) enum Drawer {
     Mongo(Collection<Document>),
@@ -17,7 +16,8 @@ pub(crate) enum Drawer {
 }
 
 impl Drawer {
-    /// A collection of the MongoDB at this URL, or of nobody else's if it is `memory:`.
+    /// Opens a collection of the MongoDB at this URL, or an empty one in memory if the URL is
+    /// `memory:`.
     pub(crate) async fn at(url: &str, collection: &str) -> Result<Self, Box<dyn Error>> {
         if url == "memory:" {
             return Ok(Self::Memory(MemoryDocuments::new()));
@@ -26,7 +26,7 @@ impl Drawer {
         Ok(Self::Mongo(client.database("shop").collection(collection)))
     }
 
-    /// The locks on its documents, as one more client has them.
+    /// Opens the locks on its documents, with a client of their own.
     pub(crate) async fn open<T: Send + Sync>(
         &self,
         documents: Documents,
@@ -48,7 +48,7 @@ impl Drawer {
         Ok(())
     }
 
-    /// The document with this `_id`, as somebody reads it who knows of no lock.
+    /// Returns the document with this `_id` as a program without locks reads it.
     pub(crate) async fn find<T: DeserializeOwned>(
         &self,
         id: impl Into<Bson>,

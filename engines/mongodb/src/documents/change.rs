@@ -1,5 +1,5 @@
-//! A change that a holder asks for: it is made to fit the part that is locked, and never touches
-//! the lock's own field.
+//! A change that a holder asks for: it is adapted to the locked part, and never touches the lock's
+//! own field.
 
 use mongodb::bson::{Bson, Document, bson, doc};
 use mongodb::options::UpdateModifications;
@@ -11,14 +11,14 @@ use super::text;
 use super::way::{self, with_part};
 use crate::lens::scratch;
 
-/// What a step that changes something is sent with.
+/// A change as it is sent to the server.
 pub(super) struct Change {
     pub(super) update: Bson,
-    /// Which elements of arrays are meant.
+    /// The array filters.
     pub(super) elements: Vec<Document>,
 }
 
-/// Which lock's part is changed, and as the how-manieth write of its holder.
+/// The part that is changed, and the number of this write among those of its holder.
 pub(super) struct Target<'a> {
     pub(super) field: &'a str,
     pub(super) path: &'a Path,
@@ -27,7 +27,7 @@ pub(super) struct Target<'a> {
 }
 
 impl Target<'_> {
-    /// The change, with the mark that it was made.
+    /// Returns the change, with the mark that it was made.
     pub(super) fn change(&self, update: Update) -> Result<Change> {
         let filters = update.array_filters;
         match update.by {
@@ -42,7 +42,7 @@ impl Target<'_> {
         }
     }
 
-    /// The document or the part becomes this.
+    /// Returns the stages after which the document or the part is this one.
     pub(super) fn replacement(&self, document: &Document) -> Result<Vec<Document>> {
         let mut new = document.clone();
         new.remove(self.field);
@@ -103,8 +103,8 @@ impl Target<'_> {
         Ok(Change { update: Bson::Document(operators), elements })
     }
 
-    /// The change by operators with which the ticket leaves, if nobody else stands in the line of
-    /// the whole document.
+    /// Returns the change by operators with which the ticket leaves, if no other ticket stands in
+    /// the line of the whole document.
     pub(super) fn leave_alone(&self, operators: &Document, filters: &[Document]) -> Result<Change> {
         let changed = self.operators(operators, filters.to_vec())?;
         let Change { update: Bson::Document(mut update), .. } = changed else {
@@ -121,12 +121,12 @@ impl Target<'_> {
             Ok(inc) => drop(inc.insert(of("step"), 1_i64)),
             Err(_) => drop(update.insert("$inc", doc! { of("step"): 1_i64 })),
         }
-        // The seat is gone with this, so that no filter need find it.
+        // The seat is gone with this, so that no filter has to find it.
         Ok(Change { update: update.into(), elements: filters.to_vec() })
     }
 
-    /// The document is not claimed before so many milliseconds are over. It is no change of the
-    /// user's.
+    /// Returns the stages that put the document off: no queue claims it for `millis` milliseconds.
+    /// They do not count as a change of the user's.
     pub(super) fn put_off(&self, millis: i64, name: &str) -> Vec<Document> {
         let mut set = Document::new();
         let then = bson!({ "$add": [{ "$toLong": "$$NOW" }, millis] });
@@ -134,8 +134,8 @@ impl Target<'_> {
         vec![doc! { "$set": set }]
     }
 
-    /// What stands before the names of the part's fields, and which elements of arrays lead there:
-    /// those that the path names, and in which this ticket stands.
+    /// Returns the prefix of the names of the part's fields, and the filters of the array elements
+    /// that lead there. The path names those elements, and this ticket stands in the part.
     fn place(&self) -> (String, Vec<Document>) {
         let (mut before, mut elements) = (String::new(), vec![doc! { "tenure.id": self.ticket }]);
         let steps = self.path.steps();
@@ -163,7 +163,7 @@ impl Target<'_> {
         (before, elements)
     }
 
-    /// The stages of a pipeline, behind which the lock's field is what it was before.
+    /// Returns the user's stages, after which the lock's field is what it was before.
     pub(super) fn pipeline(&self, stages: &[Document]) -> Result<Vec<Document>> {
         let stages = stages.iter().map(|stage| self.stage(stage)).collect::<Result<_>>()?;
         Ok(self.around(stages))
@@ -200,7 +200,7 @@ impl Target<'_> {
         })
     }
 
-    /// The stages, made to work on the part, and then the mark that they were carried out.
+    /// Returns the stages, adapted to the part, and then the mark that they were carried out.
     fn around(&self, stages: Vec<Document>) -> Vec<Document> {
         let mut all = Vec::new();
         let work = scratch(self.field);
@@ -223,8 +223,7 @@ impl Target<'_> {
         all
     }
 
-    /// The holder's seat says how many of its writes were made: so a write that is sent again is
-    /// not made twice.
+    /// The holder's seat counts its writes: so a write that is sent again is not made twice.
     fn mark(&self) -> Document {
         let held = format!("{}.held", self.field);
         let is_it = bson!({ "$eq": ["$$this.id", self.ticket] });
@@ -237,7 +236,7 @@ impl Target<'_> {
         doc! { "$set": set }
     }
 
-    /// A projection that leaves the lock where it is, and that by which the part is found.
+    /// Returns a projection that keeps the lock and the fields by which the part is found.
     fn projected(&self, fields: &Document) -> Result<Document> {
         for (name, value) in fields {
             self.may_change(name).or_else(|error| {
@@ -257,8 +256,8 @@ impl Target<'_> {
         Ok(fields)
     }
 
-    /// What stays when all else is replaced: the lock, and that by which the document or the part
-    /// is found.
+    /// The fields that stay when all else is replaced: the lock, and those by which the document or
+    /// the part is found.
     fn kept(&self) -> Document {
         let mut names = vec![self.field.to_owned()];
         if self.path.is_whole() {
@@ -270,7 +269,7 @@ impl Target<'_> {
         names.into_iter().map(|name| (name.clone(), Bson::String(format!("${name}")))).collect()
     }
 
-    /// What stays of the document or the part if another one that does not have it replaces it.
+    /// Returns the names of the fields that a replacement without them keeps.
     pub(super) fn keeps(&self, new: &Document) -> Vec<String> {
         let mut kept = self.kept();
         kept.remove(self.field);
@@ -278,7 +277,7 @@ impl Target<'_> {
         kept.keys().filter(|name| !new.contains_key(*name)).cloned().collect()
     }
 
-    /// The fields by which the path finds the part in its array.
+    /// Returns the fields by which the path finds the part in its array.
     fn finds_by(&self) -> impl Iterator<Item = (&String, &Bson)> {
         let last = match self.path.steps().last() {
             Some(Step::Element(fields)) => Some(fields),
@@ -287,8 +286,8 @@ impl Target<'_> {
         last.into_iter().flatten()
     }
 
-    /// An expression of the user's, which sees nothing of the lock where it names all that there
-    /// is.
+    /// Returns an expression of the user's that does not see the lock where it names the whole
+    /// document.
     fn without_lock(&self, expression: &Bson) -> Bson {
         match expression {
             Bson::String(name) if name == "$$ROOT" || name == "$$CURRENT" => {
@@ -309,15 +308,15 @@ impl Target<'_> {
         }
     }
 
-    /// The same as [`may_change`](Self::may_change) for a field that becomes this.
+    /// As [`may_change`](Self::may_change), for a field that becomes this value.
     fn may_set(&self, name: &str, value: &Bson) -> Result<()> {
         let stays = |(other, it): (&String, &Bson)| other == name && is_same(it, value);
         if self.finds_by().any(stays) { Ok(()) } else { self.may_change(name) }
     }
 
-    /// Refuses the field that has the lock, what of Tenure's stands beside it while a pipeline
-    /// runs, and that by which the path finds the part: whoever looked for it would find it no
-    /// more, and its lock in it.
+    /// Refuses a change of the lock's field, of Tenure's fields beside it while a pipeline runs,
+    /// and of the fields by which the path finds the part. After such a change the path would not
+    /// find the part and its lock any more.
     fn may_change(&self, name: &str) -> Result<()> {
         let is_lock = name.split('.').any(|step| step == self.field);
         if is_lock || first(name) == scratch(self.field) {
@@ -368,7 +367,7 @@ fn first(name: &str) -> &str {
     name.split('.').next().unwrap_or_default()
 }
 
-/// The value at a name with dots.
+/// Returns the value at a name with dots.
 fn at<'a>(document: &'a Document, name: &str) -> Option<&'a Bson> {
     match name.split_once('.') {
         None => document.get(name),
@@ -380,8 +379,8 @@ fn is_same(one: &Bson, other: &Bson) -> bool {
     text::comparable(one) == text::comparable(other)
 }
 
-/// The condition that a field has this value, as an expression would compare it: an array does not
-/// have the value of its elements, and what is not there is not null.
+/// Returns the condition that a field has this value, as an expression compares it: an array does
+/// not have the value of its elements, and a missing field is not null.
 fn is_exactly(value: &Bson) -> Bson {
     let mut exactly = doc! { "$eq": value.clone(), "$exists": true };
     if !matches!(value, Bson::Array(_)) {
@@ -390,7 +389,7 @@ fn is_exactly(value: &Bson) -> Bson {
     exactly.into()
 }
 
-/// Whether a projection names what it leaves out, and not what it leaves.
+/// Returns whether a projection names the fields to remove, and not those to keep.
 fn leaves_out(fields: &Document) -> bool {
     let is_id = |name: &str| name == "_id";
     let is_out = |value: &Bson| match value {

@@ -1,22 +1,21 @@
-//! A queue's filter: which fields it names, so that only their changes wake a worker, and what of
-//! it a queue cannot ask.
+//! A queue's filter: the fields that it names, so that only their changes wake a worker, and the
+//! operators that a queue refuses.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use mongodb::bson::{Bson, Document, bson};
 use tenure_core::{Error, Result};
 
-/// What an aggregation refuses, by which a queue asks how long it has to wait.
+/// Operators that an aggregation refuses. A queue asks by an aggregation how long it has to wait.
 const REFUSED: [&str; 3] = ["$where", "$near", "$nearSphere"];
 
-/// The longest regular expression for the fields of a filter, in bytes. The server takes twice
-/// that.
+/// Longest regular expression for the fields of a filter, in bytes. The server takes twice that.
 const PATTERN_BYTES_MAX: usize = 16_000;
 
 /// The fields that a filter names.
 #[derive(Clone, Debug, PartialEq, Hash)]
 pub(super) enum FilterFields {
-    /// Some of it is not read here, such as `$expr`: a change of any field may make a document
+    /// A part of it is not parsed here, such as `$expr`: a change of any field may make a document
     /// match.
     Any,
     /// These, by names with dots.
@@ -32,16 +31,16 @@ impl FilterFields {
         }
     }
 
-    /// A name for this set of fields: two sets in one process have the same name only if they are
-    /// equal.
+    /// Returns a name for this set of fields. Two sets in one process have the same name only if
+    /// they are equal.
     pub(super) fn name(&self) -> String {
         let mut hasher = DefaultHasher::new();
         self.hash(&mut hasher);
         format!("queue-{:x}", hasher.finish())
     }
 
-    /// An expression: whether a change of the field of this name may make a document match. It may
-    /// be a field that the filter names, one around it, or one inside it.
+    /// Returns an expression: whether a change of the field of this name may make a document match.
+    /// It may be a field that the filter names, one around it, or one inside it.
     pub(super) fn have(&self, name: &str) -> Bson {
         match self {
             Self::Any => true.into(),
@@ -60,7 +59,7 @@ impl FilterFields {
     }
 }
 
-/// Refuses what only a `find` can answer.
+/// Refuses operators that only a `find` supports.
 pub(super) fn check(filter: &Document) -> Result<()> {
     match refused(filter) {
         None => Ok(()),
@@ -88,7 +87,7 @@ fn has_operators(value: &Document) -> bool {
     value.keys().next().is_some_and(|name| name.starts_with('$'))
 }
 
-/// Collects the names; `None` if there is more than names.
+/// Collects the names. Returns `None` if the filter has more than names.
 fn collect(filter: &Document, names: &mut Vec<String>) -> Option<()> {
     for (name, value) in filter {
         match (name.as_str(), value) {
@@ -103,9 +102,9 @@ fn collect(filter: &Document, names: &mut Vec<String>) -> Option<()> {
     Some(())
 }
 
-/// A regular expression for the names of a field, of those around it, and of those inside it. A
-/// change stream has the places of elements in its names, and a filter need not: so they count for
-/// nothing.
+/// Returns a regular expression for the names of a field, of those around it, and of those inside
+/// it. A change stream has the positions of elements in its names, and a filter may leave them out,
+/// so they are optional.
 fn pattern(name: &str) -> String {
     let is_place = |step: &&str| step.bytes().all(|byte| byte.is_ascii_digit());
     let steps = name.split('.').filter(|step| !is_place(step)).map(escaped);
@@ -113,7 +112,7 @@ fn pattern(name: &str) -> String {
         "" => format!(r"{step}(?:$|\.)"),
         inside => format!(r"{step}(?:\.\d+)*(?:$|\.{inside})"),
     });
-    // A name of nothing but numbers is any field.
+    // A name that is only numbers matches any field.
     inside
 }
 

@@ -7,11 +7,11 @@ use tenure_core::{Error, KEY_BYTES_MAX, Key, Result};
 use super::path::Path;
 use super::text::{self, Reader};
 
-/// What is locked: a document, or a part of it.
+/// The name of a locked document, or of a part of it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Named {
     pub(crate) id: Bson,
-    /// The fields of the shard key, where the collection has one.
+    /// Fields of the shard key, where the collection has one.
     pub(crate) route: Document,
     pub(crate) path: Path,
 }
@@ -42,7 +42,7 @@ impl Named {
         Ok(Self { route, ..self })
     }
 
-    /// What it lies in, from the whole document to the innermost part around it.
+    /// Returns the names around it, from the whole document to the innermost part.
     pub(crate) fn around(&self) -> Vec<Self> {
         if self.path.is_whole() {
             return Vec::new();
@@ -51,7 +51,7 @@ impl Named {
         paths.map(|path| Self { path, ..self.clone() }).collect()
     }
 
-    /// The key of its lock.
+    /// Returns the key of its lock.
     pub(crate) fn key(&self) -> Result<Key> {
         let unnamed = || {
             Error::invalid(format!(
@@ -80,7 +80,7 @@ impl Named {
         })
     }
 
-    /// What has this key.
+    /// Returns the document or part that has this key.
     pub(crate) fn of(key: &Key) -> Result<Self> {
         Self::read(key.as_str()).ok_or_else(|| {
             Error::invalid(format!("{key:?} names no document: make locks by DocumentLocks"))
@@ -101,7 +101,7 @@ impl Named {
         Some(Self { id, route, path })
     }
 
-    /// What finds the document.
+    /// Returns the filter that finds the document.
     pub(crate) fn filter(&self) -> Document {
         let mut filter = doc! { "_id": { "$eq": self.id.clone() } };
         filter.extend(
@@ -110,7 +110,7 @@ impl Named {
         filter
     }
 
-    /// The document's name, as the change stream tells it.
+    /// Returns the document's name, as a change stream reports it.
     pub(crate) fn record(&self) -> String {
         text::comparable(&self.id)
     }

@@ -1,5 +1,4 @@
-//! A path leads to a part of a document: through fields, and through the elements of arrays that
-//! filters find.
+//! A path to a part of a document: through fields, and through array elements that filters find.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,14 +8,14 @@ use tenure_core::{Error, Result};
 
 use super::text::{self, Reader};
 
-/// So many fields and filters lead to a part, at most.
+/// Maximum fields and filters in a path.
 const STEPS_MAX: usize = 16;
 
 /// Where in a document a part is: `address`, `lines.$[sku = 42]`,
 /// `lines.$[sku = 42].parts.$[no = 7]`.
 ///
-/// A part is a document: one in a field, or an element of an array that is found by the values of
-/// its fields, wherever in the array it stands.
+/// A part is a document: one in a field, or an element of an array. An element is found by the
+/// values of its fields, wherever in the array it stands.
 ///
 /// ```
 /// use tenure_mongodb::documents::Path;
@@ -34,34 +33,35 @@ pub struct Path(Vec<Step>);
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Step {
     Field(String),
-    /// The element of an array whose fields have these values.
+    /// The array element whose fields have these values.
     Element(Document),
 }
 
 impl Path {
-    /// The document in this field.
+    /// Returns the path to the document in this field.
     pub fn field(name: impl Into<String>) -> Self {
         Self(Vec::new()).then(name)
     }
 
-    /// The document in this field of that part. A dot leads on to the next field.
+    /// Returns the path to the document in this field of the part. A dot leads on to the next
+    /// field.
     pub fn then(mut self, name: impl Into<String>) -> Self {
         self.0.extend(name.into().split('.').map(|name| Step::Field(name.to_owned())));
         self
     }
 
-    /// Of the array there the element in which this field has this value.
+    /// Returns the path to the array element in which this field has this value.
     pub fn element(self, field: impl Into<String>, value: impl Into<Bson>) -> Self {
         self.element_where(Document::from_iter([(field.into(), value.into())]))
     }
 
-    /// Of the array there the element whose fields have these values.
+    /// Returns the path to the array element whose fields have these values.
     pub fn element_where(mut self, fields: Document) -> Self {
         self.0.push(Step::Element(fields));
         self
     }
 
-    /// Whether it leads nowhere: to the whole document.
+    /// Returns whether the path is empty: it leads to the whole document.
     pub fn is_whole(&self) -> bool {
         self.0.is_empty()
     }
@@ -70,7 +70,7 @@ impl Path {
         &self.0
     }
 
-    /// The names of its fields, each with a dot behind it.
+    /// Returns the names of its fields, each followed by a dot.
     pub(crate) fn names(&self) -> String {
         let name = |step: &Step| match step {
             Step::Field(name) => format!("{name}."),
@@ -79,7 +79,7 @@ impl Path {
         self.0.iter().map(name).collect()
     }
 
-    /// The parts that this part lies in, from the outermost; not the whole document, and not
+    /// Returns the parts around this part, from the outermost, without the whole document and
     /// itself.
     pub(crate) fn around(&self) -> impl Iterator<Item = Self> {
         let is_part = |end: &usize| !matches!(self.0.get(*end), Some(Step::Element(_)));
@@ -87,12 +87,12 @@ impl Path {
         ends.map(|end| Self(self.0[..end].to_vec())).collect::<Vec<_>>().into_iter()
     }
 
-    /// Whether the part of another path lies in this one, or in the whole document.
+    /// Returns whether the part of another path lies in this one, or in the whole document.
     pub(crate) fn is_around(&self, other: &Self) -> bool {
         self.0.len() < other.0.len() && other.0.starts_with(&self.0)
     }
 
-    /// Refuses what leads to no part, or into the field that has the locks.
+    /// Refuses a path that leads to no part, or into the field that has the locks.
     pub(crate) fn check(&self, field: &str) -> Result<()> {
         let refused =
             |why: String| Err(Error::invalid(format!("the path `{self}` leads nowhere: {why}")));
@@ -116,7 +116,7 @@ impl Path {
                     return refused("a filter stands behind the name of an array".to_owned());
                 }
                 Step::Element(fields) => {
-                    // The text of a path must lead where the path does.
+                    // The text of a path must parse to the same path.
                     let is_said = |name: &str| name.trim() == name && !name.contains('=');
                     for (name, value) in fields {
                         if !name.split('.').all(is_name) || !is_said(name) {

@@ -73,7 +73,7 @@ pub struct Queue<T> {
     of: std::marker::PhantomData<fn() -> T>,
 }
 
-/// The terms of each claim. A queue in another order keeps them.
+/// Terms of each claim. A queue in another order keeps them.
 #[derive(Clone, Default)]
 struct Terms {
     ttl: Option<Duration>,
@@ -92,12 +92,12 @@ impl Terms {
     }
 }
 
-/// What the clones of a queue share.
+/// State that the clones of a queue share.
 struct Open {
     shelf: Arc<Shelf>,
     key: Key,
     claiming: Claiming,
-    /// Why the filter is refused, if it is.
+    /// Reason for which the filter is refused, if it is.
     refused: Option<Error>,
     /// Waiting workers of this process take turns, first come, first served.
     turn: Mutex<Option<Arrivals>>,

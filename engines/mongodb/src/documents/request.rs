@@ -1,5 +1,4 @@
-//! Requests: what a holder asks to be done to what it holds, in words that every home of documents
-//! understands.
+//! Requests of a holder, in a form that every home of documents understands.
 
 use std::time::Duration;
 
@@ -9,7 +8,7 @@ use tenure_core::TicketId;
 
 use super::name::Named;
 
-/// What a holder has: its ticket, and those it has around it.
+/// The held document or part, its ticket, and the tickets around it.
 #[derive(Clone, Debug)]
 pub(super) struct Holding {
     pub(super) named: Named,
@@ -17,8 +16,8 @@ pub(super) struct Holding {
     pub(super) around: Vec<(Named, TicketId)>,
 }
 
-/// An update of a document or a part: operators or a pipeline, and the elements that `$[name]` in
-/// operators means.
+/// An update of a document or a part: operators or a pipeline, and the array filters of `$[name]`
+/// in operators.
 ///
 /// ```
 /// use mongodb::bson::doc;
@@ -36,13 +35,13 @@ pub struct Update {
 }
 
 impl Update {
-    /// An update by operators or by a pipeline.
+    /// Creates an update by operators or by a pipeline.
     pub fn new(update: impl Into<UpdateModifications>) -> Self {
         Self { by: update.into(), array_filters: Vec::new() }
     }
 
-    /// The same with these filters of the elements that `$[name]` means, as the driver has them.
-    /// Names of filters that begin with `tenure` are reserved.
+    /// Adds these filters of the elements that `$[name]` means, as in the driver. Filter names that
+    /// begin with `tenure` are reserved.
     pub fn array_filters(self, filters: impl IntoIterator<Item = Document>) -> Self {
         Self { array_filters: filters.into_iter().collect(), ..self }
     }
@@ -54,7 +53,7 @@ impl<T: Into<UpdateModifications>> From<T> for Update {
     }
 }
 
-/// What is to be done.
+/// An act of a holder.
 #[derive(Clone, Debug)]
 pub(super) enum Act {
     Update(Update),
@@ -62,14 +61,14 @@ pub(super) enum Act {
     Delete,
     /// An update with which the ticket leaves.
     Leave(Update),
-    /// The ticket leaves, and nobody claims the document for so long.
+    /// The ticket leaves, and no queue claims the document for this time.
     PutOff(Duration),
 }
 
-/// What came of it.
+/// The outcome of an act.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Done {
     Yes,
-    /// The ticket does not hold, or there is nothing that it could hold.
+    /// The ticket does not hold, or the document or part does not exist.
     No,
 }

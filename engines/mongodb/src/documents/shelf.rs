@@ -20,7 +20,7 @@ use crate::store::MongoStore;
 use crate::url;
 use crate::{RETRIES, RETRY_PAUSE};
 
-/// What all locks on documents of one collection share.
+/// State that all locks on documents of one collection share.
 pub(super) struct Shelf {
     pub(super) locks: Locks,
     pub(super) home: Home,
@@ -28,7 +28,7 @@ pub(super) struct Shelf {
 }
 
 impl Shelf {
-    /// Opens the collection with a client that is made where it is to live.
+    /// Opens the collection with a client that is made on the runtime it is to live on.
     pub(super) async fn connect(
         documents: Documents,
         settings: Settings,
@@ -59,7 +59,7 @@ impl Shelf {
         .await
     }
 
-    /// The same in this process's memory.
+    /// Opens a collection in this process's memory.
     pub(super) fn in_memory(documents: Documents, warehouse: Arc<Warehouse>) -> Arc<Self> {
         let host: Arc<dyn Runtime> = Arc::new(BackgroundRuntime::for_timers());
         let view = MemoryView::new(warehouse.clone(), &documents, host.clone());
@@ -85,7 +85,7 @@ impl Shelf {
 }
 
 impl MongoStore {
-    /// The engine under the locks on documents: its keys are those of
+    /// Opens the engine under the locks on documents. Its keys are those of
     /// [`DocumentLock::key`](super::DocumentLock::key). The URL names the collection.
     pub async fn of_documents(url: &str, documents: &Documents) -> Result<Self> {
         let (options, settings) = url::read(url).await?;

@@ -1,11 +1,11 @@
-//! Documents as values of the user's own types, which know of no locks.
+//! Documents as values of the user's own types, which have no field for locks.
 
 use mongodb::bson::{Bson, Document, serialize_to_document};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tenure_core::{Error, Result};
 
-/// A user's value as a document, without an `_id`.
+/// Returns a user's value as a document, without an `_id`.
 pub(super) fn written<T: Serialize + ?Sized>(document: &T) -> Result<Document> {
     serialize_to_document(document).map_err(|error| {
         let why = reason(&error);
@@ -14,7 +14,7 @@ pub(super) fn written<T: Serialize + ?Sized>(document: &T) -> Result<Document> {
     })
 }
 
-/// A document as the user's type, without the locks of the parts in it.
+/// Returns a document as the user's type, without the locks of the parts in it.
 pub(super) fn read<T: DeserializeOwned>(
     mut document: Document,
     id: &Bson,
@@ -28,12 +28,12 @@ pub(super) fn read<T: DeserializeOwned>(
     })
 }
 
-/// What the error says, without the words that the driver puts around it.
+/// Returns the reason in the error, without the words that the driver puts around it.
 fn reason(error: &mongodb::bson::error::Error) -> String {
     error.message.clone().unwrap_or_else(|| error.kind.to_string())
 }
 
-/// Takes out the field with the locks, wherever it is.
+/// Removes the field with the locks, at every depth.
 fn strip(document: &mut Document, field: &str) {
     document.remove(field);
     document.iter_mut().for_each(|(_, value)| strip_inside(value, field));

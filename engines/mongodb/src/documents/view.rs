@@ -1,4 +1,5 @@
-//! A view: the engine under the locks of documents. Whoever joins through it reads what it locks.
+//! A view: the engine under the locks of documents. A caller that joins through it reads what it
+//! locks.
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use crate::spots::{Claiming, is_queue};
 use crate::store::MongoStore;
 use crate::wish::Reads;
 
-/// The store of a collection, and what a lock reads.
+/// The store of a collection, and the fields that a lock reads.
 pub(super) struct View {
     pub(super) store: Arc<MongoStore>,
     pub(super) reads: Reads,
@@ -33,7 +34,7 @@ impl Layer for View {
     async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
         let renewed = Engine::renew(&*self.store, ticket).await?;
         if renewed.is_none() && self.store.spots.in_documents()?.is_leaving(ticket.id) {
-            // Its owner will hear of it from the write.
+            // The write reports the result to its owner.
             return Err(Error::unavailable("the ticket leaves with a write of its holder"));
         }
         Ok(renewed)
@@ -62,7 +63,7 @@ impl View {
         home.spawn(async move {
             let claimed = store.claim(&ticket, &claiming, reads).await;
             drop(under_way);
-            let _nobody_listens = told.send(claimed);
+            let _ = told.send(claimed); // the caller may be gone
         });
         let ended = |_| Err(Error::unavailable("the runtime ended before a claim was answered"));
         answered.await.unwrap_or_else(ended)

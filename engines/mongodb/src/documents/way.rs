@@ -1,7 +1,7 @@
 //! The way to a part: the expressions that find it in a document, take its line out, and put it
 //! back.
 //!
-//! A path may match no part, or several; then nothing is put back, and every verb says so.
+//! A path may match no part, or several. Then nothing is put back, and every verb reports it.
 
 use mongodb::bson::{Bson, Document, bson, doc};
 
@@ -9,11 +9,10 @@ use super::path::{Path, Step};
 use crate::lens::{Way, scratch};
 use crate::readable::may_have_line;
 
-/// In the place of how many parts there are: there is one, and what it has in the place of a line
-/// is none.
+/// Count of parts if there is one part, and its lock's field has something other than a line.
 pub(crate) const FOREIGN: i64 = -1;
 
-/// How a part of a document is found, whose line is in this field of the part.
+/// Returns how a part of a document is found, whose line is in this field of the part.
 pub(crate) fn way(field: &str, path: &Path) -> Way {
     let (parts, work) = (parts("", path.steps(), 0), scratch(field));
     let part = part(path);
@@ -44,8 +43,8 @@ pub(crate) fn way(field: &str, path: &Path) -> Way {
     }
 }
 
-/// What the step says of itself goes to the root, and all else to the part. Of a line in which
-/// nobody stands only the last number is kept, and the clock.
+/// Puts `step`, `bell` and `did` into the root, and all else into the part. Of an empty line only
+/// the last number, the clock and the empty arrays are kept.
 fn back(field: &str, work: &str, path: &Path) -> Document {
     let value = |name: &str| format!("${work}.{name}");
     let count = bson!({ "$add": [{ "$size": value("held") }, { "$size": value("waiting") }] });
@@ -75,7 +74,7 @@ fn back(field: &str, work: &str, path: &Path) -> Document {
     doc! { "$set": set }
 }
 
-/// An array of all parts that these steps lead to from a value.
+/// Returns an array of all parts that these steps lead to from a value.
 fn parts(from: &str, steps: &[Step], depth: usize) -> Bson {
     match steps {
         [] => {
@@ -100,7 +99,7 @@ fn parts(from: &str, steps: &[Step], depth: usize) -> Bson {
     }
 }
 
-/// The value after the one part that these steps lead to is another one.
+/// Returns the value with another one in the place of the one part that these steps lead to.
 fn with_leaf(from: &str, steps: &[Step], depth: usize, leaf: &dyn Fn(&str) -> Bson) -> Bson {
     match steps {
         [] => leaf(from),
@@ -121,7 +120,7 @@ fn with_leaf(from: &str, steps: &[Step], depth: usize, leaf: &dyn Fn(&str) -> Bs
     }
 }
 
-/// The one part that a path leads to; null if it leads to none, or to more than one.
+/// Returns the one part that a path leads to, or null if it leads to none or to several.
 pub(super) fn part(path: &Path) -> Bson {
     bson!({ "$let": {
         "vars": { "parts": parts("", path.steps(), 0) },
@@ -129,13 +128,13 @@ pub(super) fn part(path: &Path) -> Bson {
     } })
 }
 
-/// The document after the one part that a path leads to is another one.
+/// Returns the document with another part in the place of the one that a path leads to.
 pub(super) fn with_part(root: &str, path: &Path, part: &Bson) -> Bson {
     with_leaf(root, path.steps(), 0, &|_| part.clone())
 }
 
-/// Whether the fields of an element have these values. Most elements of a long array do not, which
-/// the first comparison tells.
+/// Returns whether the fields of an element have these values. Most elements of a long array fail
+/// the first comparison, so the type is compared last.
 pub(crate) fn matches(element: &str, fields: &Document) -> Bson {
     let one = |(name, value): (&String, &Bson)| bson!({ "$eq": [format!("{element}.{name}"), { "$literal": value.clone() }] });
     let mut all: Vec<Bson> = fields.iter().map(one).collect();

@@ -7,7 +7,7 @@ use tenure_core::{Error, Result};
 
 use crate::documents::text;
 
-/// Whether a document matches.
+/// Returns whether a document matches.
 pub(super) fn matches(document: &Document, filter: &Document) -> Result<bool> {
     for (name, wanted) in filter {
         let is_so = match (name.as_str(), wanted) {
@@ -66,7 +66,7 @@ fn unknown(operator: &str) -> Error {
     Error::unsupported(format!("documents in memory know no {operator} in a filter"))
 }
 
-/// The value of a field, by a name with dots.
+/// Returns the value of a field, by a name with dots.
 pub(super) fn value<'a>(document: &'a Document, name: &str) -> Option<&'a Bson> {
     match name.split_once('.') {
         None => document.get(name),
@@ -74,12 +74,12 @@ pub(super) fn value<'a>(document: &'a Document, name: &str) -> Option<&'a Bson> 
     }
 }
 
-/// Whether two values are the same, whatever the types of their numbers.
+/// Returns whether two values are equal, whatever the types of their numbers.
 pub(super) fn equal(one: &Bson, other: &Bson) -> bool {
     text::comparable(one) == text::comparable(other)
 }
 
-/// The order of two values of one kind.
+/// Returns the order of two values of one kind.
 pub(super) fn compare(one: &Bson, other: &Bson) -> Option<Ordering> {
     let number = |value: &Bson| match value {
         Bson::Int32(it) => Some(f64::from(*it)),
@@ -97,8 +97,8 @@ pub(super) fn compare(one: &Bson, other: &Bson) -> Option<Ordering> {
     }
 }
 
-/// The order of two documents, as a sort has it: 1 upwards, -1 downwards. What has no value comes
-/// first.
+/// Returns the order of two documents in a sort: 1 is ascending, -1 is descending. A missing value
+/// comes first.
 pub(super) fn sorted(one: &Document, other: &Document, order: &Document) -> Ordering {
     let by = |(name, way): (&String, &Bson)| {
         let ordering = match (value(one, name), value(other, name)) {

@@ -17,7 +17,7 @@ use crate::documents::settings::Documents;
 use crate::spots::{Claiming, NO_LIST, NO_NUMBERS};
 use crate::wish::Reads;
 
-/// How often an onlooker looks.
+/// Pause between two looks of an onlooker.
 const LOOK_PAUSE: Duration = Duration::from_millis(20);
 
 /// A client of the warehouse.
@@ -44,7 +44,7 @@ impl MemoryView {
         &self.warehouse.memory
     }
 
-    /// Claims the first document that nobody holds.
+    /// Claims the first matching document that is not held.
     fn claim(
         &self,
         stock: &mut Stock,
@@ -52,7 +52,7 @@ impl MemoryView {
         claiming: &Claiming,
     ) -> Result<Option<Place>> {
         for named in stock.claimable(claiming)? {
-            // What cannot be read is left out, as a server leaves it out.
+            // A document that cannot be read is left out, as a server leaves it out.
             let Ok(key) = stock.lock_of(&named) else { continue };
             let inner = Ticket { key: key.clone(), ..ticket.clone() };
             if let Some(place) = at_once(self.memory().join(&inner, WaitMode::NoWait))? {
@@ -89,7 +89,7 @@ impl MemoryView {
         Ok(place)
     }
 
-    /// The ticket as the memory engine knows it, if its document or part is still there.
+    /// Returns the ticket as the memory engine knows it, if its document or part still exists.
     fn inner(stock: &mut Stock, ticket: &Ticket) -> Option<Ticket> {
         let named = stock.named(ticket.id, &ticket.key).ok()?;
         let key = match stock.joined.get(&ticket.id) {
@@ -122,7 +122,7 @@ impl Engine for MemoryView {
         if stock.joined.contains_key(&ticket.id)
             && stock.lock_that_is_there(&named, ticket.id).is_none()
         {
-            // Somebody replaced or deleted it, and the lock with it.
+            // The document was replaced or deleted, and the lock with it.
             at_once(self.memory().leave(&inner, LeaveMode::Now))?;
             stock.forget(ticket.id);
             return Ok(None);
@@ -192,12 +192,12 @@ impl Engine for MemoryView {
     }
 
     async fn close(&self) {
-        // A worker that waits looks, and gets the error of closed locks.
+        // A waiting worker looks again, and gets the error of closed locks.
         self.warehouse.ring();
     }
 }
 
-/// The memory engine answers at once, so that a step of its is a part of one of the warehouse's.
+/// The memory engine answers at once, so its step is part of a step of the warehouse.
 fn at_once<T>(answer: impl Future<Output = Result<T>>) -> Result<T> {
     answer.now_or_never().expect("memory has nothing to wait for")
 }

@@ -1,6 +1,6 @@
-//! A warehouse: documents in memory. What is locked has a number in the lock's field, which is the
-//! name of its lock, so that two paths to one part are one lock, and what is replaced has none any
-//! more.
+//! A warehouse: documents in memory. A locked document or part has a number in the lock's field,
+//! which is the name of its lock. So two paths to one part are one lock, and a replacement has no
+//! lock.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -31,18 +31,18 @@ pub(in crate::documents) struct Warehouse {
     rings: watch::Sender<u64>,
 }
 
-/// What a warehouse has.
+/// The documents of a warehouse, and the state of their locks.
 pub(super) struct Stock {
     documents: BTreeMap<String, Document>,
-    /// The field that has the number of a lock.
+    /// Name of the field that has the number of a lock.
     pub(super) field: String,
     last: i64,
-    /// The keys that tickets joined by, and the names of the locks in whose lines they stand.
+    /// Keys that tickets joined by, and the names of the locks in whose lines they stand.
     pub(super) joined: HashMap<TicketId, (Key, Key)>,
     pub(super) read: HashMap<TicketId, Document>,
     claimed: HashMap<TicketId, Named>,
     queues: HashMap<Key, Arc<Claiming>>,
-    /// Documents that nobody claims before their time.
+    /// Documents that no queue claims before these times.
     put_off: HashMap<String, Instant>,
 }
 
@@ -63,7 +63,7 @@ impl Default for Warehouse {
 }
 
 impl Warehouse {
-    /// One step. All steps are one after the other, those of the locks too.
+    /// Begins a step. All steps run one after the other, those of the locks too.
     pub(super) fn stock(&self) -> MutexGuard<'_, Stock> {
         self.stock.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -122,14 +122,14 @@ impl Warehouse {
         self.rings.subscribe()
     }
 
-    /// What a holder reads; `None` if it holds no more.
+    /// Returns the document that a holder reads, or `None` if it holds no more.
     pub(in crate::documents) fn read(&self, holding: &Holding, reads: &Reads) -> Option<Document> {
         let mut stock = self.stock();
         let holds = self.holds_all(&mut stock, holding);
         holds.then(|| stock.part(&holding.named).ok().map(|part| seen(part, reads))).flatten()
     }
 
-    /// Does what a holder asks for, if all that it has around it is still held.
+    /// Carries out an act of a holder, if it and all locks around it are still held.
     pub(in crate::documents) fn act(&self, holding: &Holding, act: Act) -> Result<Done> {
         let mut stock = self.stock();
         if !self.holds_all(&mut stock, holding) {
@@ -137,7 +137,7 @@ impl Warehouse {
         }
         let record = holding.named.record();
         let (field, path) = (stock.field.clone(), &holding.named.path);
-        // What a server would refuse is refused here.
+        // Refuses the changes that a server would refuse.
         let target = Target { field: &field, path, ticket: "", write: 0 };
         match act {
             Act::Delete => drop(stock.documents.remove(&record)),
@@ -178,7 +178,7 @@ impl Warehouse {
         Ok(Done::Yes)
     }
 
-    /// When the first document that matches may be free by itself.
+    /// Returns the time until the first matching document may become free by itself.
     pub(in crate::documents) fn next_due(&self, filter: &Document) -> Option<Duration> {
         let mut stock = self.stock();
         let now = Instant::now();
@@ -201,7 +201,7 @@ impl Warehouse {
         own.chain(around).all(|(named, id)| self.holds(stock, named, id))
     }
 
-    /// Whether this ticket holds what is named, as it is now.
+    /// Returns whether this ticket holds the named document or part, as it is now.
     fn holds(&self, stock: &mut Stock, named: &Named, id: TicketId) -> bool {
         let Some(key) = stock.lock_that_is_there(named, id) else { return false };
         let line = self.memory.line(&key).now_or_never().and_then(Result::ok).unwrap_or_default();
@@ -210,7 +210,7 @@ impl Warehouse {
 }
 
 impl Stock {
-    /// The one part that is named.
+    /// Returns the one part of this name.
     pub(super) fn part(&mut self, named: &Named) -> Result<&mut Document> {
         let key = named.key()?;
         let document = self.documents.get_mut(&named.record());
@@ -239,7 +239,7 @@ impl Stock {
         })
     }
 
-    /// Puts a document in that is not there.
+    /// Inserts a missing document.
     pub(super) fn fill(&mut self, named: &Named, filling: &Document) {
         let mut document = filling.clone();
         document.insert("_id", named.id.clone());
@@ -247,7 +247,8 @@ impl Stock {
         self.documents.entry(named.record()).or_insert(document);
     }
 
-    /// The name of the lock on what is named. What was never locked has one from now on.
+    /// Returns the name of the lock on a document or part. One that was never locked gets a name
+    /// now.
     pub(super) fn lock_of(&mut self, named: &Named) -> Result<Key> {
         let (field, next) = (self.field.clone(), self.last + 1);
         let part = self.part(named)?;
@@ -266,8 +267,8 @@ impl Stock {
         Key::new(number.to_string())
     }
 
-    /// The name of the lock in whose line the ticket stands, if that is still the lock of what is
-    /// named.
+    /// Returns the name of the lock in whose line the ticket stands, if that is still the lock of
+    /// the named document or part.
     pub(super) fn lock_that_is_there(&mut self, named: &Named, id: TicketId) -> Option<Key> {
         let (_, joined) = self.joined.get(&id)?.clone();
         let field = self.field.clone();
@@ -275,7 +276,7 @@ impl Stock {
         (number.to_string() == joined.as_str()).then_some(joined)
     }
 
-    /// What the tickets of a line stand for.
+    /// Returns the document or part for which a ticket stands in its line.
     pub(super) fn named(&self, id: TicketId, key: &Key) -> Result<Named> {
         self.claimed.get(&id).cloned().map_or_else(|| Named::of(key), Ok)
     }
@@ -295,7 +296,7 @@ impl Stock {
         self.claimed.remove(&id);
     }
 
-    /// The documents that match and are not put off, in the order that is asked for.
+    /// Returns the documents that match and are not put off, in the queue's order.
     pub(super) fn claimable(&mut self, claiming: &Claiming) -> Result<Vec<Named>> {
         let now = Instant::now();
         let mut found = self.matching(claiming)?;
@@ -334,7 +335,7 @@ impl Stock {
     }
 }
 
-/// Whether this is nothing yet, or a server's line in which nobody stands: the document may come
+/// Returns whether the field is missing, null, or an empty line of a server: the document may come
 /// from one.
 fn has_nobody(line: Option<&Bson>) -> bool {
     let Some(Bson::Document(line)) = line else { return matches!(line, None | Some(Bson::Null)) };
@@ -344,7 +345,7 @@ fn has_nobody(line: Option<&Bson>) -> bool {
     })
 }
 
-/// What a holder sees of a part.
+/// Returns the fields of a part that a holder reads.
 pub(super) fn seen(part: &Document, reads: &Reads) -> Document {
     match reads {
         Reads::Fields(names) => part
@@ -356,7 +357,7 @@ pub(super) fn seen(part: &Document, reads: &Reads) -> Document {
     }
 }
 
-/// All parts that these steps lead to.
+/// Collects all parts that these steps lead to.
 fn collect<'a>(document: &'a mut Document, steps: &[Step], parts: &mut Vec<&'a mut Document>) {
     let [Step::Field(name), rest @ ..] = steps else {
         parts.push(document);
