@@ -1,4 +1,4 @@
-//! What the servers say of themselves, and what follows for the locks they keep.
+//! Facts about the servers, and what follows from them for the locks.
 
 use std::time::Duration;
 
@@ -13,22 +13,22 @@ use crate::opening;
 use crate::settings::Settings;
 use crate::spots::Spots;
 
-/// The first version of the protocol that knows pipelines with `$$NOW`, and projections that
+/// First version of the wire protocol that has pipelines with `$$NOW`, and projections that
 /// compute: MongoDB 4.4.
 const WIRE_VERSION_MIN: i64 = 9;
 
-/// What is known of the servers.
+/// Facts about the servers and the collection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Facts {
     pub(crate) topology: Topology,
     /// Members of a set, without those that keep no data.
     members: usize,
     arbiters: usize,
-    /// Why idle records are not reaped.
+    /// Reason for which idle records are not reaped.
     unreaped: Option<String>,
-    /// The user may not listen to changes.
+    /// Whether the user may not open a change stream.
     is_deaf: bool,
-    /// A warning of the clocks that decide when a lock ends.
+    /// Warning of the clocks that decide when a lock ends.
     clocks: Option<String>,
     /// Warnings of the collection.
     collection: Vec<String>,
@@ -98,7 +98,7 @@ impl Facts {
         })
     }
 
-    /// Whether waiting tickets can be told.
+    /// Returns whether the engine can notify waiting tickets.
     pub(crate) fn can_push(&self) -> bool {
         self.topology != Topology::Alone && !self.is_deaf
     }
@@ -113,9 +113,9 @@ impl Facts {
         profile.fencing = TokenDurability::Volatile;
         profile.survives.holder_crash = true;
         profile.survives.holder_pause = true;
-        // Every write is in the journal of a majority before it counts.
+        // A write counts only once it is in the journal of a majority.
         profile.survives.store_crash = true;
-        // A majority of two is both.
+        // A majority of two members is both.
         profile.survives.failover = self.topology == Topology::Sharded || self.members > 2;
         profile.survives.full_memory = true;
         profile.rounding = Duration::from_millis(1);
@@ -157,14 +157,14 @@ impl Facts {
     }
 }
 
-/// The members that keep data and can be asked.
+/// Returns the members that keep data and answer clients.
 fn members(hello: &Document) -> Vec<ServerAddress> {
     let members = ["hosts", "passives"].iter().filter_map(|field| hello.get_array(field).ok());
     let names = members.flatten().filter_map(Bson::as_str);
     names.filter_map(|name| ServerAddress::parse(name).ok()).collect()
 }
 
-/// Whether this user is known not to be allowed to listen to changes.
+/// Returns whether this user is known not to be allowed to open a change stream.
 async fn is_deaf(calls: &Calls) -> bool {
     let admin = calls.client.database("admin");
     let asked = calls.ask(&admin, rawdoc! { "connectionStatus": 1, "showPrivileges": true }).await;

@@ -158,12 +158,12 @@ fn take(asked: &mut Vec<Asked>) -> Vec<Asked> {
     now
 }
 
-/// The condition on the array of a line in which these tickets stand, and none of them was told to
-/// leave.
+/// Returns the condition that these tickets stand in the array of a line, and that none of them was
+/// asked to leave.
 fn condition(array: &str, tickets: &[Watching], seen: TicketState) -> Document {
     let ids: Vec<Bson> = tickets.iter().map(|ticket| ticket.id.to_string().into()).collect();
     if seen == TicketState::Waiting {
-        // One of the waiting tickets may be served just now, and its letter be on its way.
+        // A waiting ticket may have been served just now, with its letter in flight.
         return doc! { array: { "$elemMatch": { "id": { "$in": ids }, "told": { "$ne": true } } } };
     }
     let told = doc! { "id": { "$in": ids.clone() }, "told": true };
@@ -197,7 +197,7 @@ impl Watched {
             let Some(line) = state.seen(seen).get_mut(&one.line) else { continue };
             let is_missed = !found.contains(&one.line.record);
             for ticket in &mut line.tickets {
-                // A letter to a waiting ticket may be on its way.
+                // A letter to a waiting ticket may be in flight.
                 if is_missed && (ticket.was_missed || seen == TicketState::Holding) {
                     self.mail.look(ticket.id);
                 }

@@ -1,19 +1,19 @@
-//! Hearing: which of all changes in a collection carry letters for an inbox.
+//! Hearing: the filter of a change stream for the changes that carry letters for an inbox.
 
 use mongodb::bson::{Bson, Document, bson, doc};
 
 use crate::feed::Wants;
 
-/// What the collection keeps.
+/// The kind of documents in the collection.
 pub(crate) enum Hearing {
     /// Records of Tenure's own.
     Records,
-    /// Somebody else's documents, with lines in this field.
+    /// The program's own documents, with lines in this field.
     Documents(String),
 }
 
 impl Hearing {
-    /// The changes that carry letters for this inbox, in the field `bell`.
+    /// Returns the filter for the changes that carry letters for this inbox, in the field `bell`.
     pub(crate) fn letters(&self, inbox: &str) -> Wants {
         match self {
             Self::Records => in_records(inbox),
@@ -28,13 +28,13 @@ fn in_records(inbox: &str) -> Wants {
     let bell = bson!({ "$ifNull": [format!("${delta}"), format!("${whole}")] });
     Wants {
         computed: Document::new(),
-        // A record that is new has no letters.
+        // A new record has no letters.
         cases: vec![letter("update", delta), letter("replace", whole)],
         sent: doc! { "bell": bell },
     }
 }
 
-/// The names of updated fields have dots in them, so no path leads to their values.
+/// The names of updated fields contain dots, so no path leads to their values.
 fn in_documents(inbox: &str, field: &str) -> Wants {
     let changed =
         bson!({ "$objectToArray": { "$ifNull": ["$updateDescription.updatedFields", {}] } });

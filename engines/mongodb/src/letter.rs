@@ -1,13 +1,13 @@
-//! A letter: what a step tells a ticket, in the record's bell.
+//! A letter: a notification of a ticket, which a step writes into the record's field `bell`.
 
 use tenure_core::TicketId;
 use tenure_kit::subscriptions::{Notification, Subscriptions};
 
-/// How many letters the name of an inbox has, and the name of a ticket.
+/// Number of letters in the name of an inbox. An id of a ticket has `ID_LETTERS`.
 pub(crate) const INBOX_LETTERS: usize = 16;
 const ID_LETTERS: usize = 32;
 
-/// Puts those of a bell's letters that are for this inbox into their tickets' boxes.
+/// Delivers the letters of a bell that are for this inbox to the boxes of their tickets.
 pub(crate) fn deliver(mail: &Subscriptions, inbox: &str, bell: &str) {
     for letter in bell.split_ascii_whitespace() {
         if !letter.starts_with(inbox) {
@@ -21,8 +21,8 @@ pub(crate) fn deliver(mail: &Subscriptions, inbox: &str, bell: &str) {
     }
 }
 
-/// The inbox, the id, then a sign and the number: `S` it is served, `T` it is told to leave, `O` it
-/// is out, `B` it is out because it was told to leave.
+/// Parses a letter: the inbox, the id, a sign and the number. `S`: the ticket is served. `T`: it is
+/// asked to leave. `O`: it is out. `B`: it is out because it was asked to leave.
 fn read(letter: &str) -> Option<(TicketId, Notification)> {
     let (id, rest) = letter.get(INBOX_LETTERS..)?.split_at_checked(ID_LETTERS)?;
     let (sign, number) = rest.split_at_checked(1)?;

@@ -1,23 +1,24 @@
 //! The line as MongoDB keeps it: a step is the stages of one update.
 //!
-//! What a line has:
+//! A line has these fields:
 //!
-//! | field | is |
+//! | field | contents |
 //! |---|---|
 //! | `key`, `of` | its name, and the capacity that all its tickets agree on |
 //! | `held`, `waiting` | the tickets that are served, and those behind, each in the order of its numbers |
 //! | `last` | the last number that was given |
 //! | `made` | the name of a [fresh](crate::fresh) record, in which no number was given yet |
 //! | `at` | the server's clock at the last step, in milliseconds; it never goes back |
-//! | `quiet` | no ticket's life ends before this |
-//! | `step` | how many steps there were; it makes every step a write, which only a server that is the primary can confirm |
-//! | `bell` | the letters that the last step wrote, for the clients whose inboxes stand in them |
-//! | `did`, `woken`, `bytes` | what the leaves and joins of the last step came to, how many it served, and how long the document was before it |
-//! | `reap` | when the TTL index may delete the record, long after nobody can stand in the line any more; with `true` beside it while somebody may |
+//! | `quiet` | a time before which no ticket's life ends |
+//! | `step` | the number of steps; it makes every step a write, which only a server that is the primary can confirm |
+//! | `bell` | the letters that the last step wrote, for the clients whose inboxes are named in them |
+//! | `did`, `woken`, `bytes` | of the last step: the outcomes of its leaves and joins, the number of tickets that it served, and the document's length before it |
+//! | `reap` | the time at which the TTL index may delete the record, long after the last ticket's life; with `true` beside it while a ticket may stand in the line |
 //!
-//! A ticket is `id`, `n` (its number), `ends`, `take`, `told`, `inbox`, `ttl_us`, `owner`, `note`.
-//! What callers ask for is in the field `ask` while the stages run. So all stages but the first are
-//! the same for every call, and are made once. Of each verb there may be many in one step.
+//! A ticket has the fields `id`, `n` (its number), `ends`, `take`, `told`, `inbox`, `ttl_us`,
+//! `owner` and `note`. While the stages run, the field `ask` has the requests of callers. So all
+//! stages but the first are the same for every call, and are built once. One step may carry out
+//! many verbs of each kind.
 
 use mongodb::bson::raw::CString;
 use mongodb::bson::{Bson, Document, RawDocumentBuf, bson, doc};
@@ -25,21 +26,22 @@ use tenure_core::{Key, NUMBER_MAX};
 
 use crate::lens::Lens;
 
-/// For so long a record is kept after the last life has ended and the clock has passed its last
-/// number: until then a clock that is set back, or that of another member, gives no number twice.
+/// Milliseconds for which a record is kept after the last life has ended and the clock has passed
+/// its last number. Until then no number is given twice, even by a clock that is set back or that
+/// of another member.
 pub(crate) const KEEP_MS: i64 = 600 * 1000;
-/// So many letters are put together at a time: a text that grows letter by letter is copied each
-/// time.
+/// Letters that are concatenated at a time. A text that grows letter by letter is copied for each
+/// letter.
 const LETTERS_AT_ONCE: i64 = 64;
-/// More than any array has elements.
+/// A number greater than the length of any array.
 pub(crate) const ALL: i64 = i32::MAX as i64;
 
-/// The id of a line's record.
+/// Returns the id of a line's record.
 pub(crate) fn record(key: &Key) -> String {
     key.canonical("tenure")
 }
 
-/// What a leave or a join came to, as `did` says it.
+/// Outcomes of a leave or a join, as `did` has them.
 pub(crate) mod did {
     pub(crate) const ABSENT: i64 = 0;
     pub(crate) const WAITING: i64 = 1;
@@ -60,20 +62,20 @@ pub(crate) mod did {
     pub(crate) const FRESH: i64 = 23;
 }
 
-/// The stages of every mixture of verbs, behind the first stage.
+/// The stages of every mixture of verbs, after the first stage.
 pub(crate) struct Steps(Vec<Vec<RawDocumentBuf>>);
 
-/// A stage as it is sent.
+/// Returns a stage as it is sent.
 pub(crate) fn raw(stage: &Document) -> RawDocumentBuf {
     RawDocumentBuf::try_from(stage).expect("a stage is a document")
 }
 
-/// A field's name as it is sent.
+/// Returns a field's name as it is sent.
 pub(crate) fn c_string(name: impl Into<String>) -> CString {
     CString::try_from(name.into()).expect("a field's name has no NUL")
 }
 
-/// Which verbs there are among those of a step.
+/// The kinds of verbs in a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Mixture {
     pub(crate) renews: bool,
@@ -99,14 +101,14 @@ impl Steps {
         Self((0..Mixture::ALL).map(|at| writer.step(Mixture::nth(at))).collect())
     }
 
-    /// Whoever is dead is out, who renews lives on, who leaves is out, who joins is behind, and who
-    /// follows is served.
+    /// Returns the stages of a mixture. They remove tickets whose life has ended, then renew, leave
+    /// and join, and then serve the tickets that are next.
     pub(crate) fn of(&self, mixture: Mixture) -> &[RawDocumentBuf] {
         &self.0[mixture.at()]
     }
 }
 
-/// Makes the stages for a line that lives there.
+/// Builds the stages for a line in this place.
 pub(crate) struct Writer<'a>(pub(crate) &'a Lens);
 
 impl Writer<'_> {
@@ -129,7 +131,7 @@ impl Writer<'_> {
         doc! { "$set": self.fields(fields) }
     }
 
-    /// Those of these fields that the line keeps, by their names in the document.
+    /// Returns those of these fields that the line keeps, by their names in the document.
     pub(crate) fn fields<const N: usize>(&self, fields: [(&str, Bson); N]) -> Document {
         let kept = fields.into_iter().filter(|(name, _)| self.0.keeps(name));
         kept.map(|(name, value)| (self.0.name(name), value)).collect()
@@ -139,7 +141,7 @@ impl Writer<'_> {
         Bson::String(self.0.value(field))
     }
 
-    /// Where a ticket stands in one of the arrays; -1 if it does not.
+    /// Returns the index of a ticket in one of the arrays, or -1 if it is not there.
     pub(crate) fn index_in(&self, array: &str, id: &str) -> Bson {
         bson!({ "$indexOfArray": [self.value(&format!("{array}.id")), id] })
     }
@@ -159,8 +161,7 @@ impl Writer<'_> {
 
     fn open(&self) -> Document {
         let array = |name: &str| bson!({ "$ifNull": [self.value(name), []] });
-        // One refusal ends the whole step, and comes before anything else is computed that may
-        // fail.
+        // One refusal ends the whole step. It comes before any expression that may fail.
         let held = bson!({ "$cond": [self.is_readable(), array("held"), self.refuse("held")] });
         let now = bson!({ "$max": [self.value("at"), { "$toLong": "$$NOW" }] });
         let step = bson!({ "$add": [{ "$ifNull": [self.value("step"), 0_i64] }, 1_i64] });
@@ -173,7 +174,7 @@ impl Writer<'_> {
         ])
     }
 
-    /// Those whose life has ended are all out before anyone is served in their place.
+    /// Removes all tickets whose life has ended before any ticket is served in their place.
     fn expire(&self) -> Document {
         // A ticket whose end cannot be read stays, and the step is refused when it comes to who
         // holds. MongoDB has nothing, and the double that is no number, below all numbers, and
@@ -196,7 +197,8 @@ impl Writer<'_> {
         ])
     }
 
-    /// The front of the line is served, for as long as it fits. Mostly it is nobody, or one alone.
+    /// Counts the waiting tickets that are served now: the first ones, for as long as they fit.
+    /// Mostly it is none or one.
     fn count_woken(&self) -> Document {
         let take_of = |at: i64| {
             let take = bson!({ "$arrayElemAt": [self.value("waiting.take"), at] });
@@ -237,8 +239,8 @@ impl Writer<'_> {
         let held = bson!({ "$concatArrays": [self.value("held"), woken.clone()] });
         let bell = bson!({ "$concat": [self.value("bell"), letters(&woken, "S")] });
         let first_end = bson!({ "$min": [{ "$min": self.value("held.ends") }, { "$min": self.value("waiting.ends") }] });
-        // One end may be the double that is no number. Whoever holds ahead of that ticket must be
-        // able to read the line.
+        // One end may be the double NaN. The holders ahead of that ticket must be able to read the
+        // line.
         let first_end = bson!({ "$max": [0_i64, first_end] });
         let held = unless_nobody("held", held);
         self.set([
@@ -251,8 +253,9 @@ impl Writer<'_> {
         ])
     }
 
-    /// When the record may go. While somebody stands in the line, this is so far ahead that it need
-    /// not be moved by each renewal: the index would be written each time.
+    /// Returns the date at which the record may be reaped. While tickets stand in the line, it is
+    /// far enough ahead that most renewals leave it as it is. Otherwise each renewal would write
+    /// the index.
     fn reap(&self) -> Bson {
         let count = bson!({ "$add": [self.size("held"), self.size("waiting")] });
         let passed = bson!({ "$toLong": { "$divide": [self.value("last"), 1000_i64] } });
@@ -271,8 +274,8 @@ impl Writer<'_> {
     }
 }
 
-/// The letters of one kind to these tickets, in one text. A text is replaced as a whole, so a
-/// change stream shows it as a whole, which an array would not be.
+/// Returns the letters of one kind to these tickets, in one text. An update replaces a text as a
+/// whole, so a change stream has it as a whole. Of an array it may have only elements.
 pub(crate) fn letters(tickets: &Bson, kind: &str) -> Bson {
     let letter = bson!({ "$concat": [
         "$$value", "$$this.inbox", "$$this.id", kind, { "$toString": "$$this.n" }, " ",

@@ -1,5 +1,5 @@
-//! A mirror: records as the server has them, kept up to date by what a change stream tells, and so
-//! what happened to each line, step by step.
+//! A mirror: copies of records, kept up to date by a change stream, and so the events of each line,
+//! step by step.
 
 use std::collections::HashMap;
 
@@ -10,40 +10,40 @@ use tenure_core::{Key, Place, Ticket};
 
 use crate::answer::{self, whole};
 
-/// What of a record an onlooker needs.
+/// Fields of a record that an onlooker needs.
 pub(crate) const FIELDS: [&str; 8] = ["key", "of", "held", "waiting", "last", "step", "at", "bell"];
 
-/// What of a record no change tells, unless it changes.
+/// Fields of a record that a change carries only if it changes them.
 pub(crate) const NAME: [&str; 2] = ["key", "of"];
 
-/// With so many records, those in which nobody stands are forgotten. Their names are read again
-/// when they are used.
+/// Minimum number of records at which those with empty lines are removed. Their names are read
+/// again when they are used.
 const RECORDS_FULL: usize = 4096;
 
-/// Some records, by their ids: all in which somebody may stand.
+/// Records by their ids: at least those in whose lines a ticket may stand.
 #[derive(Default)]
 pub(crate) struct Mirror {
     records: HashMap<String, Document>,
-    /// With so many, those in which nobody stands are forgotten.
+    /// Number of records above which those with empty lines are removed.
     full: usize,
 }
 
 impl Mirror {
-    /// These records, as they are now.
+    /// Creates a mirror of these records, as they are now.
     pub(crate) fn of(records: Vec<Document>) -> Self {
         let id = |record: &Document| record.get_str("_id").ok().map(str::to_owned);
         let by_id = records.into_iter().filter_map(|record| Some((id(&record)?, record)));
         Self { records: by_id.collect(), full: RECORDS_FULL }
     }
 
-    /// The id of a record that has changed and is not here. Nobody stood in it before.
+    /// Returns the id of an updated record that is not in the mirror. Its line was empty before.
     pub(crate) fn stranger(&self, event: &Document) -> Option<String> {
         let id = event.get_document("documentKey").ok()?.get_str("_id").ok()?;
         let is_update = event.get_str("operationType").is_ok_and(|what| what == "update");
         (is_update && !self.records.contains_key(id)).then(|| id.to_owned())
     }
 
-    /// What these records are called, in which nobody stood.
+    /// Adds these records, whose lines were empty, by their names.
     pub(crate) fn learn(&mut self, names: Vec<Document>) {
         for mut name in names {
             name.extend(doc! { "held": [], "waiting": [], "at": 0_i64 });
@@ -53,7 +53,7 @@ impl Mirror {
         }
     }
 
-    /// What a change came to, by an event of a change stream.
+    /// Applies an event of a change stream, and returns what happened to the line.
     pub(crate) fn apply(&mut self, event: &Document) -> Vec<Event> {
         let id = event.get_document("documentKey").and_then(|key| key.get_str("_id"));
         let Ok(id) = id else { return Vec::new() };
@@ -69,7 +69,7 @@ impl Mirror {
         if let (Some(before), Some(now)) = (before, &now)
             && age(now) <= age(before)
         {
-            // The record was read after this had happened.
+            // The record was read after this change.
             return Vec::new();
         }
         let events = events(before, now.as_ref());
@@ -89,12 +89,13 @@ impl Mirror {
     }
 }
 
-/// A step makes a record older; one that was made anew has higher numbers.
+/// Returns the age of a record, by which versions are compared: a step makes it older, and a record
+/// that was inserted anew has higher numbers.
 fn age(record: &Document) -> (i64, i64) {
     (whole(record, "last").unwrap_or(0), whole(record, "step").unwrap_or(0))
 }
 
-/// From one state of a line to the next. Nobody stands in a record that is gone.
+/// Returns the events from one state of a line to the next. The line of a deleted record is empty.
 fn events(before: Option<&Document>, now: Option<&Document>) -> Vec<Event> {
     let some = now.or(before);
     let key = some.and_then(|record| Key::new(record.get_str("key").ok()?).ok());
@@ -111,8 +112,7 @@ fn events(before: Option<&Document>, now: Option<&Document>) -> Vec<Event> {
     changes(&line(before), &line(now), at.saturating_mul(1000), gone)
 }
 
-/// What happened to a ticket that is not in its line any more. A letter says so of one that was
-/// told to leave while it waited.
+/// Returns why a ticket is not in its line any more. If it was asked to leave, a letter says so.
 fn fate(now: &Document, ticket: &Ticket, ends: Option<i64>) -> EventKind {
     let has_ended = ends.is_some_and(|ends| whole(now, "at").is_some_and(|at| ends <= at));
     let letter = format!("{}B", ticket.id);
@@ -123,7 +123,7 @@ fn fate(now: &Document, ticket: &Ticket, ends: Option<i64>) -> EventKind {
     }
 }
 
-/// When each ticket's life ends, by the record.
+/// Returns the end of each ticket's life, by the record.
 fn ends(record: &Document) -> HashMap<String, i64> {
     let array = |name| record.get_array(name).map_or(&[][..], Vec::as_slice);
     let seats = array("held").iter().chain(array("waiting")).filter_map(Bson::as_document);
@@ -132,8 +132,8 @@ fn ends(record: &Document) -> HashMap<String, i64> {
         .collect()
 }
 
-/// Changes a record as an update did: fields that are gone, arrays that are shorter, and fields
-/// that are set, each at its path.
+/// Changes a record as an update did: removed fields, shortened arrays, and set fields, each at its
+/// path.
 fn update(record: &mut Document, description: &Document) {
     for gone in description.get_array("removedFields").into_iter().flatten() {
         if let Some(path) = gone.as_str() {
@@ -155,7 +155,7 @@ fn update(record: &mut Document, description: &Document) {
     }
 }
 
-/// What stands at a path, where a number is a place in an array.
+/// Returns the value at a path, in which a number is an index of an array.
 fn at<'a>(record: &'a mut Document, path: &str) -> Option<&'a mut Bson> {
     let mut parts = path.split('.');
     let mut here = record.get_mut(parts.next()?)?;

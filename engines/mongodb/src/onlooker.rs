@@ -1,5 +1,5 @@
-//! Onlookers: what happens to one line, or to all of them, told from a change stream for as long as
-//! somebody looks on.
+//! Onlookers: the events of one line, or of all lines. They are read from a change stream for as
+//! long as an onlooker asks for them.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,17 +20,19 @@ use crate::line::record;
 use crate::mirror::{FIELDS, Mirror, NAME};
 use crate::trouble;
 
-/// A line is followed no longer once no onlooker has asked for its events for this time.
+/// Time without a call of an onlooker after which a line is followed no longer.
 const IDLE: Duration = Duration::from_secs(30);
-/// Changes that wait to be read at most. An onlooker of more is told that it missed some.
+/// Maximum changes that wait to be read. If there are more, the onlooker's next batch reports
+/// missed events.
 const CHANGES_MAX: usize = 1024;
-/// The pause before lines are read again that could not be read.
+/// Pause before lines are read again that could not be read.
 const PAUSE: Duration = Duration::from_millis(500);
-/// So many lines are followed one by one; who looks on at more of them is refused.
+/// Maximum lines of a client that are followed one by one. An onlooker of a further line is
+/// refused.
 const FOLLOWED_MAX: usize = 64;
-/// How the ids of sequences and counts end, which are no lines.
+/// Ends of the ids of sequences and counts, which are no lines.
 const NUMBERS: [&str; 2] = [":n", ":c"];
-/// From the first cursor of one stream to the first of the next: no cursor belongs to two.
+/// Distance from the first cursor of one stream to the first of the next: no cursor belongs to two.
 const CURSORS: u64 = 1 << 40;
 
 /// The lines that one client's onlookers follow.
@@ -42,7 +44,7 @@ pub(crate) struct Onlookers {
     streams: AtomicU64,
 }
 
-/// What has happened lately to a line, or to all.
+/// The recent events of a line, or of all lines.
 struct Following {
     calls: Arc<Calls>,
     key: Option<Key>,
@@ -55,7 +57,7 @@ struct Past {
     journal: Journal,
     mirror: Mirror,
     is_open: bool,
-    /// Why nothing is heard, if nothing is.
+    /// The error for which no events are read at the moment.
     trouble: Option<Error>,
     asked: Instant,
     task: Option<AbortHandle>,
@@ -66,7 +68,7 @@ impl Onlookers {
         Self { calls, feed, followed: Mutex::default(), streams: AtomicU64::new(0) }
     }
 
-    /// What [`Engine::events`](tenure_core::Engine::events) answers.
+    /// Returns the answer to [`Engine::events`](tenure_core::Engine::events).
     pub(crate) async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<EventBatch> {
         let following = self.following(scope)?;
         let opened = timeout(self.calls.timeout, following.opened());
@@ -74,7 +76,7 @@ impl Onlookers {
         following.since(scope, after).await
     }
 
-    /// Nobody looks on any more.
+    /// Ends all streams of onlookers.
     pub(crate) fn stop(&self) {
         for following in self.followed().drain().map(|(_, following)| following) {
             following.end();
@@ -150,7 +152,8 @@ impl Following {
         self.past().task.as_ref().is_some_and(AbortHandle::is_finished)
     }
 
-    /// Returns once the lines are read and their changes heard, or says why they are not.
+    /// Returns once the lines are read and their changes are received, or with the error that
+    /// prevents it.
     async fn opened(&self) -> Result<()> {
         loop {
             let news = self.news.notified();
@@ -184,7 +187,7 @@ impl Following {
                     Some(events) if !events.is_empty() => {
                         return Ok(EventBatch { events, cursor, missed: false });
                     }
-                    // What happened out of scope need not be remembered.
+                    // Events out of scope need not be returned.
                     Some(_) => after = cursor.0,
                 }
                 if let Some(trouble) = &past.trouble {
@@ -194,8 +197,8 @@ impl Following {
                     return Ok(EventBatch { events: Vec::new(), cursor, missed: true });
                 }
             }
-            // Who waits is wanted: the stream goes on meanwhile.
-            let _something = timeout(IDLE / 4, news).await;
+            // A waiting onlooker keeps the stream open: wake up in time to note that.
+            let _ = timeout(IDLE / 4, news).await; // look again in either case
         }
     }
 
@@ -204,7 +207,7 @@ impl Following {
     }
 }
 
-/// The changes that concern a line, or all lines.
+/// Returns the filter for the changes of a line, or of all lines.
 fn wants(key: Option<&Key>) -> Wants {
     let lines = if let Some(key) = key {
         doc! { "documentKey._id": record(key) }
@@ -214,23 +217,23 @@ fn wants(key: Option<&Key>) -> Wants {
     };
     Wants {
         computed: Document::new(),
-        // Nothing more comes of a collection that is gone: its lines are read anew.
+        // A collection that was dropped has no further changes: its lines are read anew.
         cases: vec![lines, doc! { "documentKey": { "$exists": false } }],
         sent: doc! { "fullDocument": 1, "updateDescription": 1 },
     }
 }
 
-/// What an onlooker hears.
+/// A message of the change stream to an onlooker.
 enum Heard {
     Opened { goes_on: bool },
     Change(RawDocumentBuf),
 }
 
-/// Puts what is heard into the journal.
+/// Writes what is received into the journal.
 struct Ear {
     following: Arc<Following>,
     heard: mpsc::Sender<Heard>,
-    /// More was heard than may wait to be read.
+    /// Whether more was received than may wait to be read.
     missed: AtomicBool,
 }
 
@@ -263,7 +266,7 @@ impl Ear {
             if is_told {
                 continue;
             }
-            // What waits is older than what is read now.
+            // The waiting messages are older than the read that follows.
             self.missed.store(false, Ordering::Relaxed);
             while inbox.try_recv().is_ok() {}
             while let Err(error) = self.following.read().await {
@@ -296,7 +299,8 @@ impl Consumer for Ear {
 }
 
 impl Following {
-    /// The stream goes on where it ended: nothing was missed, if the lines were read before.
+    /// Called if the stream was resumed where it ended. Returns whether nothing was missed, which
+    /// is so if the lines were read before.
     fn goes_on(&self) -> bool {
         let mut past = self.past();
         if past.is_open {
@@ -306,7 +310,7 @@ impl Following {
         past.is_open
     }
 
-    /// Reads the lines as they are now. What happened before is missed.
+    /// Reads the lines as they are now. Events before that are missed.
     async fn read(&self) -> Result<()> {
         let all = || doc! { "reap": true };
         let lines = self.key.as_ref().map_or_else(all, |key| doc! { "_id": record(key) });
@@ -321,7 +325,7 @@ impl Following {
         Ok(())
     }
 
-    /// Notes what a change came to.
+    /// Records the events of a change.
     async fn learn(&self, change: &RawDocumentBuf) -> Result<()> {
         let change = Document::try_from(change.as_ref());
         let change = change.map_err(|_| trouble::strange(&self.calls.name))?;

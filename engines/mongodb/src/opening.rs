@@ -1,4 +1,4 @@
-//! Opening: whether a collection can keep locks at all, and what stands against it.
+//! Opening: whether a collection can keep locks at all, and what prevents it.
 
 use mongodb::bson::{Bson, DateTime, Document, RawArrayBuf, RawDocumentBuf, bson, doc, rawdoc};
 use tenure_core::{Error, Reason, Result};
@@ -8,10 +8,10 @@ use crate::call::Calls;
 use crate::line::raw;
 use crate::spots::Spots;
 
-/// The number of documents in which the field of the locks is looked at.
+/// Number of documents in which the field of the locks is checked.
 const SAMPLE: i32 = 16;
 
-/// Refuses a collection that cannot keep locks, and returns warnings of what may refuse a lock
+/// Refuses a collection that cannot keep locks. Returns warnings of settings that may refuse a lock
 /// later.
 pub(crate) async fn check(calls: &Calls, spots: &Spots) -> Result<Vec<String>> {
     let (name, field) = (calls.collection.as_str(), spots.in_documents().ok().map(|it| &*it.field));
@@ -30,7 +30,7 @@ pub(crate) async fn check(calls: &Calls, spots: &Spots) -> Result<Vec<String>> {
             }
         }
         Err(error) if error.is_retryable() || error.reason() == Some(Reason::LoginRequired) => return Err(error),
-        // A user who may not ask finds out with the first lock.
+        // A user who may not list collections gets the refusal from the first lock.
         Err(_) => warnings.push(match field {
             Some(field) => format!(
                 "this user may not ask how the collection {name} was made: allow `listCollections`, or see that it is neither capped nor a view nor a time series, and that its validator allows the field `{field}`"
@@ -46,7 +46,7 @@ pub(crate) async fn check(calls: &Calls, spots: &Spots) -> Result<Vec<String>> {
     Ok(warnings)
 }
 
-/// Refuses a field in which documents have something else.
+/// Refuses a field in which documents have something other than a lock.
 async fn refuse_foreign(calls: &Calls, field: &str) -> Result<()> {
     let name = calls.collection.as_str();
     let sample = rawdoc! {
@@ -64,7 +64,7 @@ async fn refuse_foreign(calls: &Calls, field: &str) -> Result<()> {
     }
 }
 
-/// What is in the field, and is no lock.
+/// Returns the query for documents whose field has something other than a lock.
 fn foreign(field: &str) -> RawDocumentBuf {
     raw(&doc! {
         field: { "$exists": true, "$nin": [Bson::Null, {}] },
@@ -104,7 +104,7 @@ fn refuse(name: &str, field: Option<&str>, found: &Document) -> Result<()> {
     })
 }
 
-/// Whether the server refuses what does not pass the validator.
+/// Returns whether the server refuses documents that do not pass the validator.
 fn is_strict(options: &Document) -> bool {
     let says = |name, word| options.get_str(name).is_ok_and(|it| it == word);
     !says("validationAction", "warn") && !says("validationLevel", "off")
@@ -118,7 +118,7 @@ async fn validated_records(calls: &Calls, found: &Document) -> Result<Option<Str
         return Ok(None);
     }
     let (name, records) = (calls.collection.as_str(), records());
-    // This stage has one document, though the collection is empty.
+    // This stage yields one document even if the collection is empty.
     let one = doc! { "$facet": { "none": [{ "$limit": 1 }] } };
     let stages = [
         doc! { "$limit": 1 },
@@ -153,7 +153,7 @@ async fn validated_records(calls: &Calls, found: &Document) -> Result<Option<Str
     )))
 }
 
-/// A record in which a ticket stands, and a fresh one.
+/// Returns a record in which a ticket stands, and a fresh one.
 fn records() -> [Document; 2] {
     let date = DateTime::from_millis(0);
     let record = doc! {
@@ -169,7 +169,8 @@ fn records() -> [Document; 2] {
     [held, fresh]
 }
 
-/// Refuses a validator that forbids the field, and tells of one that may forbid it in a part.
+/// Refuses a validator that forbids the field. Returns a warning of one that may forbid it in a
+/// part.
 fn validated(name: &str, field: &str, found: &Document) -> Result<Option<String>> {
     let Ok(options) = found.get_document("options") else { return Ok(None) };
     let schema = options.get_document("validator").and_then(|it| it.get_document("$jsonSchema"));
@@ -198,7 +199,7 @@ fn is_any_closed(schema: &Document, field: &str) -> bool {
     is_closed(schema, field) || inner(schema).any(|schema| is_any_closed(schema, field))
 }
 
-/// The schemas of what is inside.
+/// Returns the schemas of the fields and elements inside.
 fn inner(schema: &Document) -> impl Iterator<Item = &Document> {
     let properties = schema.get_document("properties").ok().into_iter();
     let fields = properties.flat_map(|fields| fields.values());

@@ -1,5 +1,5 @@
-//! A projection: what is answered of a document after a step, so that of a line of thousands only
-//! what the caller needs travels, and of somebody else's document only what was asked for.
+//! A projection: the answer to a step. Of a line of thousands of tickets only what the caller needs
+//! is sent, and of a program's document only the fields that were asked for.
 
 use mongodb::bson::raw::CString;
 use mongodb::bson::{Bson, Document, RawArrayBuf, RawDocumentBuf, bson, cstr, doc, rawdoc};
@@ -10,23 +10,23 @@ use crate::line::{Mixture, c_string, did, raw};
 use crate::readable::{has_line, unless_foreign};
 use crate::wish::Reads;
 
-/// So many waiting tickets are told when the first holder's life ends: the others would all come at
-/// once, and their heartbeats find out as well.
+/// Number of waiting tickets, from the front, whose answers have the end of the first holder's
+/// life. All others would look at once, and their heartbeats find out as well.
 const NEAR: i64 = 3;
 
-/// The projections, whose longer part is made once.
+/// The projections. Their longer part is built once.
 pub(crate) struct Answers {
     lens: Lens,
     place: RawDocumentBuf,
-    /// The name of the first stage's field.
+    /// Name of the field that the first stage sets.
     ask: CString,
-    /// What it sets besides.
+    /// Other fields that the first stage sets.
     guard: RawDocumentBuf,
-    /// What a document has in which a ticket stands.
+    /// Condition on a document in which a ticket stands.
     stands: RawDocumentBuf,
 }
 
-/// An answer: what the step says, and what of somebody else's document was read with it.
+/// An answer in two parts: what the step reports, and what was read of a program's document.
 pub(crate) struct Opened {
     pub(crate) said: Document,
     pub(crate) document: Option<Document>,
@@ -41,21 +41,22 @@ impl Answers {
         Self { lens, place, ask, guard: raw(&guard), stands: raw(&stands) }
     }
 
-    /// The first stage of a step, which has what its callers ask for. It would make a line of
-    /// whatever a document has in the line's place, so it looks at that first.
+    /// Returns the first stage of a step, with the requests of its callers. It first checks the
+    /// line's field, because it would make a line of any other value there.
     pub(crate) fn asks(&self, ask: RawDocumentBuf) -> RawDocumentBuf {
         let mut fields = self.guard.clone();
         fields.append(&self.ask, rawdoc! { "$literal": ask });
         rawdoc! { "$set": fields }
     }
 
-    /// What a document has in which a ticket stands: where somebody wrote something else over its
-    /// line, it stands no more, and nothing is written.
+    /// Returns the condition on a document in which a ticket stands. After another value was
+    /// written over its line, the ticket stands there no more, and nothing is written.
     pub(crate) fn stands(&self) -> RawDocumentBuf {
         self.stands.clone()
     }
 
-    /// Where these tickets stand, in their order, and what leaves and joins came to.
+    /// Returns the projection for the places of these tickets, in their order, and the outcomes of
+    /// leaves and joins.
     pub(crate) fn of<'a>(
         &self,
         tickets: impl Iterator<Item = &'a Ticket>,
@@ -96,7 +97,7 @@ impl Answers {
         fields
     }
 
-    /// The same for a line in somebody else's document: all of it in one field.
+    /// The same for a line in a program's document: all of it in one field.
     fn of_document<'a>(
         &self,
         map: Option<Document>,
@@ -120,7 +121,7 @@ impl Answers {
         raw(&self.in_one(said))
     }
 
-    /// What is answered of a whole line.
+    /// Returns the projection for a whole line.
     pub(crate) fn line(&self) -> RawDocumentBuf {
         let fields = ["held", "waiting", "at", "of"];
         if self.lens.field_name().is_none() {
@@ -130,12 +131,12 @@ impl Answers {
         raw(&self.in_one(said.into_iter().collect()))
     }
 
-    /// What is answered when only the document is read.
+    /// Returns the projection if only the document is read.
     pub(crate) fn document(&self, reads: &Reads) -> RawDocumentBuf {
         raw(&self.in_one(doc! { "document": self.read(reads) }))
     }
 
-    /// Puts what is said into one field, where it meets no field of the document.
+    /// Puts the answer into one field, so that no name meets a field of the document.
     fn in_one(&self, said: Document) -> Document {
         let said = match self.lens.part_found() {
             None => said,
@@ -144,7 +145,7 @@ impl Answers {
         doc! { "_id": 0, scratch(self.field()): said }
     }
 
-    /// The document or the part without the line.
+    /// Returns the expression for the document or the part without the line.
     fn read(&self, reads: &Reads) -> Bson {
         let whole = if self.lens.part_found().is_some() { "$$part" } else { "$$ROOT" };
         let is_read = match reads {
@@ -157,8 +158,8 @@ impl Answers {
         bson!({ "$cond": [{ "$eq": [{ "$type": whole }, "object"] }, read, Bson::Null] })
     }
 
-    /// What is answered of a ticket that is the only one served. A document in which nobody else
-    /// stands is answered as it is.
+    /// Returns the projection for a ticket that is the only one served. A program's document with
+    /// only this ticket is answered as it is.
     pub(crate) fn of_alone(&self, reads: &Reads) -> RawDocumentBuf {
         let Some(field) = self.lens.field_name() else {
             return rawdoc! { "_id": 0, "at": 1, "held.n": 1, "held.ends": 1, "made": 1 };
@@ -177,7 +178,7 @@ impl Answers {
         raw(&fields)
     }
 
-    /// Takes an answer apart.
+    /// Splits an answer into its two parts.
     pub(crate) fn open(&self, mut answer: Document) -> Opened {
         if self.lens.field_name().is_none() {
             return Opened { said: answer, document: None };
@@ -187,7 +188,7 @@ impl Answers {
         Opened { said, document }
     }
 
-    /// The same for an answer to a short verb.
+    /// The same for the answer to a short verb.
     pub(crate) fn open_alone(&self, mut answer: Document) -> Opened {
         let Some(field) = self.lens.field_name() else {
             return Opened { said: answer, document: None };
@@ -196,7 +197,7 @@ impl Answers {
         Opened { said, document: Some(answer) }
     }
 
-    /// The field of somebody else's document that has the line.
+    /// Returns the field of a program's document that has the line.
     pub(crate) fn field_name(&self) -> Option<&str> {
         self.lens.field_name()
     }
@@ -213,7 +214,7 @@ fn document(value: Option<Bson>) -> Option<Document> {
     }
 }
 
-/// The expression for where the ticket stands whose id is `$$id`; an empty document if it does not.
+/// Returns the expression for the place of the ticket with the id `$$id`, or an empty document.
 fn place(lens: &Lens) -> Document {
     let value = |field: &str| Bson::String(lens.seen(field));
     let index = |array: &str| bson!({ "$indexOfArray": [value(&format!("{array}.id")), "$$id"] });

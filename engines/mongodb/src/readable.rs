@@ -1,58 +1,57 @@
-//! What of a line can be read. Another version of Tenure, or somebody's hand, may have written
-//! something else there; as nobody knows who holds then, a step is refused by an error of the
-//! server's, which names this module's mark.
+//! Readability: which lines this version can read. Another version of Tenure or a manual change may
+//! have written something else. It is not known then which tickets hold. So the server refuses the
+//! step by an error that contains this module's mark.
 
 use mongodb::bson::{Bson, Document, bson, doc};
 
 use crate::lens::scratch;
 use crate::line::{ALL, Writer, number_max};
 
-/// The server repeats what it cannot convert, and so this, in its refusal.
+/// The server repeats a value that it cannot convert, and so this mark, in its refusal.
 pub(crate) const MARK: &str = "tenure-unreadable";
-/// The same for a number that was kept.
+/// The mark of a number that was kept.
 pub(crate) const NO_NUMBER_MARK: &str = "tenure-no-number";
 
-/// Whether there is nothing yet in the field of a document that has its line, or a line. Anything
-/// else there is somebody else's, or is what somebody has made of a line.
+/// Returns the expression whether the field of a document is missing, null or a line. Any other
+/// value is the program's own, or was written over a line.
 pub(crate) fn may_have_line(field: &str) -> Document {
     doc! { "$in": [{ "$type": format!("${field}") }, ["missing", "null", "object"]] }
 }
 
-/// What a stage that sets something in the line sets besides: it is nothing, or an error of the
-/// server's if the field may have no line. It stands beside the line, because nothing is computed
+/// Returns the field that a stage sets beside the line. It is removed, or is an error of the
+/// server's if the field cannot have a line. It stands beside the line, because nothing is computed
 /// in a field that is an empty array.
 pub(crate) fn unless_foreign(field: &str) -> Document {
     let refusal = fail(MARK, &format!("${field}"));
     doc! { scratch(&scratch(field)): { "$cond": [may_have_line(field), "$$REMOVE", refusal] } }
 }
 
-/// There is something in this field of a document that may be a line.
+/// Returns the condition that this field of a document has something that may be a line.
 pub(crate) fn has_line(field: &str) -> Document {
     doc! { field: { "$type": "object", "$not": { "$type": "array" } } }
 }
 
 impl Writer<'_> {
-    /// The fields of the line are what a step of this version makes of them. What the tickets say
-    /// is looked at where somebody holds by it.
+    /// Whether the fields of the line can be read by this version. Those of the tickets are checked
+    /// only where a ticket holds by them.
     pub(crate) fn is_readable(&self) -> Bson {
         let array = |name: &str| bson!({ "$in": [{ "$type": self.value(name) }, ["missing", "null", "array"]] });
-        // Each is written once: the server reads a pipeline anew for each command.
+        // Each expression is written once: the server parses a pipeline anew for each command.
         let numbers = ["last", "at", "quiet", "of", "step"].map(|name| self.value(name));
         let numbers =
             bson!({ "$map": { "input": numbers.to_vec(), "as": "n", "in": number("$$n") } });
         bson!({ "$and": [array("held"), array("waiting"), { "$allElementsTrue": [numbers] }] })
     }
 
-    /// The same as a filter, for a line in which nobody stands: only the fields that a ticket which
-    /// comes into it goes by. It is the shorter for what it leaves out: a field that is missing, or
-    /// a double, takes the long way.
+    /// The same as a filter, for an empty line. It checks only the fields that a join needs, and is
+    /// short for that reason: a missing field, or a double, takes the long verb.
     pub(crate) fn nobody_readable(&self) -> Document {
         let mut filter = doc! {};
         for name in ["held", "waiting"] {
             filter.insert(self.0.name(name), doc! { "$size": 0 });
         }
         for (name, limit) in limits() {
-            // A filter would look into an array, and cannot tell whether another kind of number is
+            // A filter would look into an array, and cannot check whether another kind of number is
             // whole.
             let others = doc! { "$type": ["array", "double", "decimal"] };
             let known = doc! { "$gte": 0, "$lt": limit, "$not": others };
@@ -63,15 +62,14 @@ impl Writer<'_> {
         doc! { field: { "$not": { "$type": "array" } }, "$or": [nothing, filter] }
     }
 
-    /// Whether a ticket that comes in by a short verb gets a number; whoever gets none is told by
-    /// the long one.
+    /// Whether a ticket that joins by a short verb gets a number. If not, the long verb reports it.
     pub(crate) fn has_numbers(&self) -> Bson {
         let below = |(name, limit): (&str, i64)| bson!({ "$lt": [{ "$ifNull": [self.value(name), 0_i64] }, limit] });
         bson!({ "$and": limits().map(below).to_vec() })
     }
 
-    /// The tickets that are served, if what each takes and when its life ends can be read: nobody
-    /// may be let in beside others.
+    /// The served tickets, if the take of each and the end of its life can be read. Otherwise no
+    /// ticket may be served beside them.
     pub(crate) fn held_by_readable(held: &Bson) -> Bson {
         let is_one = bson!({ "$and": [
             { "$gte": ["$$this.take", 1_i64] },
@@ -86,7 +84,7 @@ impl Writer<'_> {
         } } })
     }
 
-    /// The ends of all lives in the line can be read.
+    /// Whether the ends of all lives in the line can be read.
     pub(crate) fn ends_readable(&self) -> Bson {
         let all = |array: &str| {
             let array = bson!({ "$ifNull": [self.value(array), []] });
@@ -103,18 +101,18 @@ impl Writer<'_> {
     }
 }
 
-/// What a ticket that comes in by a short verb goes by, and what that must be below: its number is
-/// above the last one, and above the clock in microseconds.
+/// The fields that a join by a short verb needs, and their limits: the ticket's number is above the
+/// last one, and above the clock in microseconds.
 fn limits() -> [(&'static str, i64); 3] {
     [("last", number_max()), ("at", number_max() / 1000), ("step", number_max())]
 }
 
-/// When a life ends. The double that is no number is below all numbers.
+/// Whether this value can be the end of a life. It refuses the double NaN, which is below all numbers.
 fn end(value: &str) -> Bson {
     bson!({ "$and": [{ "$isNumber": value }, { "$gte": [value, 0_i64] }] })
 }
 
-/// A whole number that is not negative, or none yet.
+/// Whether the value is a whole number that is not negative, or is missing.
 pub(crate) fn number(value: &str) -> Bson {
     bson!({ "$or": [
         { "$in": [{ "$type": value }, ["missing", "null"]] },
@@ -132,7 +130,7 @@ pub(crate) fn refuse_number(value: &str) -> Bson {
     fail(NO_NUMBER_MARK, value).into()
 }
 
-/// The value is needed, for the server computes at once what depends on none.
+/// Fails with this mark. The value is needed, because the server computes constants at once.
 fn fail(mark: &str, value: &str) -> Document {
     doc! { "$toLong": { "$concat": [mark, " ", { "$type": value }] } }
 }

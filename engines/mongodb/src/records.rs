@@ -1,4 +1,4 @@
-//! What is asked about records as a whole: one line to look at, all keys, and the index that reaps
+//! Commands about records as a whole: reading one line, listing all keys, and the index that reaps
 //! idle records.
 
 use mongodb::bson::{Bson, Document, RawArrayBuf, RawDocumentBuf, bson, doc, rawdoc};
@@ -9,15 +9,15 @@ use crate::facts::Topology;
 use crate::line::raw;
 use crate::trouble;
 
-/// So many keys come in one part of a listing.
+/// Keys in one part of a listing.
 const BATCH: i32 = 1000;
 
 impl Calls {
-    /// A step that changes nothing but who is dead, and who is served in their place.
+    /// A step that only removes tickets whose life has ended, and serves the next ones.
     ///
-    /// A member of a set that was the primary and does not know yet that it is none must not
-    /// answer. Only a write finds that out at once: a linearizable read waits for the next flush of
-    /// the journal, a tenth of a second by default.
+    /// A former primary of a set that does not know yet that it is one must not answer. Only a
+    /// write detects that at once: a linearizable read waits for the next flush of the journal, 100
+    /// ms by default.
     pub(crate) async fn look(
         &self,
         update: &Update<'_>,
@@ -43,7 +43,7 @@ impl Calls {
         Ok(batch.pop())
     }
 
-    /// The names of the lines in which somebody may stand, that begin with this.
+    /// Returns the keys with this prefix in whose lines tickets stand.
     pub(crate) async fn keys(&self, prefix: &str) -> Result<Vec<String>> {
         let command = rawdoc! {
             "find": self.collection.as_str(),
@@ -58,7 +58,8 @@ impl Calls {
         Ok(records.iter().filter_map(key).collect())
     }
 
-    /// These fields of some records, with all that happened before this call, as a majority has it.
+    /// Reads these fields of some records, as a majority has them, with all that happened before
+    /// this call.
     pub(crate) async fn read(&self, some: &Document, fields: &[&str]) -> Result<Vec<Document>> {
         let hello = self.ask(&self.database, rawdoc! { "hello": 1 }).await?;
         let mut concern = doc! { "level": "majority" };
@@ -79,7 +80,8 @@ impl Calls {
         self.list(command).await
     }
 
-    /// The ids of some records, as the primary has them now: a hint, which a fail-over may undo.
+    /// Returns the ids of some records, as the primary has them now: a hint, which a fail-over may
+    /// undo.
     pub(crate) async fn ids(&self, some: &Document) -> Result<Vec<Bson>> {
         let command = rawdoc! {
             "find": self.collection.as_str(),
@@ -93,7 +95,7 @@ impl Calls {
         Ok(found.into_iter().filter_map(|mut record| record.remove("_id")).collect())
     }
 
-    /// All that a command finds, part by part.
+    /// Returns all documents that a command finds, part by part.
     async fn list(&self, command: RawDocumentBuf) -> Result<Vec<Document>> {
         let (mut found, mut part) = (Vec::new(), "firstBatch");
         let mut answer = self.ask(&self.database, command).await?;
@@ -110,7 +112,7 @@ impl Calls {
     }
 
     /// Has the servers delete idle records some time after they became idle. The index also finds
-    /// those that are not idle.
+    /// records that are not idle.
     pub(crate) async fn reap(&self) -> Result<()> {
         let command = rawdoc! {
             "createIndexes": self.collection.as_str(),
@@ -134,13 +136,13 @@ impl Calls {
     }
 }
 
-/// Lines in which somebody may stand are marked for the index, and somebody lives there. A prefix
-/// is text, and no pattern.
+/// Returns the filter for lines that are marked for the index and in which a ticket lives. The
+/// prefix is text, and no pattern.
 fn matching(prefix: &str) -> RawDocumentBuf {
     let now = bson!({ "$max": ["$at", { "$toLong": "$$NOW" }] });
     let lives = |array: &str| bson!({ "$gt": [{ "$max": format!("${array}.ends") }, now.clone()] });
-    let somebody = bson!({ "$or": [lives("held"), lives("waiting")] });
-    let mut filter = doc! { "reap": true, "$expr": somebody };
+    let has_tickets = bson!({ "$or": [lives("held"), lives("waiting")] });
+    let mut filter = doc! { "reap": true, "$expr": has_tickets };
     if !prefix.is_empty() {
         let mut key = doc! { "$gte": prefix };
         if let Some(end) = after(prefix) {
@@ -151,8 +153,8 @@ fn matching(prefix: &str) -> RawDocumentBuf {
     raw(&filter)
 }
 
-/// The first text that is behind all that begin with this; `None` if there is none. Texts are in
-/// the order of their bytes, which is that of their letters.
+/// Returns the first text after all that begin with this one, or `None` if there is none. Texts are
+/// in the order of their bytes, which is that of their letters.
 fn after(prefix: &str) -> Option<String> {
     let mut letters: Vec<char> = prefix.chars().collect();
     while let Some(letter) = letters.pop() {
@@ -166,7 +168,7 @@ fn after(prefix: &str) -> Option<String> {
 
 fn next_letter(letter: char) -> Option<char> {
     let mut code = u32::from(letter) + 1;
-    // There are no letters between these.
+    // No letters lie between these.
     if code == 0xd800 {
         code = 0xe000;
     }

@@ -1,5 +1,5 @@
-//! The roll: which of this client's tickets stand in which record, and since when the stream hears
-//! of each.
+//! The roll: which of this client's tickets stand in which record, and from which opening of the
+//! stream each of them is notified.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tenure_core::TicketId;
 use tenure_kit::subscriptions::Subscriptions;
 
-/// With so many records, those whose tickets have no box are thrown out.
+/// Minimum number of records at which tickets without a subscription are removed.
 const RECORDS_FULL: usize = 1024;
 
 /// The tickets of this client, by the record that they stand in.
@@ -22,17 +22,17 @@ struct Records {
 
 struct Entry {
     id: TicketId,
-    /// The opening of the stream since which all that was written about the ticket is heard.
+    /// The opening of the stream from which all letters to the ticket are received.
     hears: Option<u64>,
-    /// It found nobody in its line when it came, and may be alone still.
+    /// The line was empty when the ticket joined, and may have no other ticket still.
     alone: bool,
-    /// It was sent to the server that the ticket joins.
+    /// The join of the ticket was sent to the server.
     sent: bool,
 }
 
 impl Roll {
-    /// The ticket stands in this record from now on, or may. It hears all if the stream is open
-    /// already.
+    /// Records that the ticket stands in this record from now on, or may stand there. It receives
+    /// all letters if the stream is open already.
     pub(crate) fn enter(
         &self,
         record: &str,
@@ -43,7 +43,7 @@ impl Roll {
         self.put(record, Entry { id, hears, alone: false, sent: true }, mail);
     }
 
-    /// The ticket is about to join a line in this record, which is not sent yet.
+    /// Records that the ticket is about to join a line in this record. The join is not sent yet.
     pub(crate) fn prepare(
         &self,
         record: &str,
@@ -70,38 +70,39 @@ impl Roll {
         }
     }
 
-    /// That the ticket joins is sent now.
+    /// Records that the join of the ticket is sent now.
     pub(crate) fn sends(&self, record: &str, id: TicketId) {
         self.change(record, id, |entry| entry.sent = true);
     }
 
-    /// Whether the ticket was to join, and its owner gave it up before that was sent.
+    /// Returns whether the ticket was to join, and its owner gave up before the join was sent.
     pub(crate) fn was_never_sent(&self, record: &str, id: TicketId) -> bool {
         let records = self.records();
         let entries = records.tickets.get(record);
         entries.is_some_and(|all| all.iter().any(|entry| entry.id == id && !entry.sent))
     }
 
-    /// Whether another of this client's tickets may stand in this record.
+    /// Returns whether another of this client's tickets may stand in this record.
     pub(crate) fn has_others(&self, record: &str, id: TicketId) -> bool {
         let records = self.records();
         let entries = records.tickets.get(record);
         entries.is_some_and(|entries| entries.iter().any(|entry| entry.id != id))
     }
 
-    /// The ticket found nobody in its line.
+    /// Records that the line was empty when the ticket joined.
     pub(crate) fn came_alone(&self, record: &str, id: TicketId) {
         self.change(record, id, |entry| entry.alone = true);
     }
 
-    /// Whether the ticket may be alone in its line.
+    /// Returns whether the ticket may be alone in its line.
     pub(crate) fn may_be_alone(&self, record: &str, id: TicketId) -> bool {
         let records = self.records();
         let entries = records.tickets.get(record);
         entries.is_some_and(|all| all.iter().any(|entry| entry.id == id && entry.alone))
     }
 
-    /// Whether something may have been written about the ticket before this opening of the stream.
+    /// Returns whether a letter to the ticket may have been written before this opening of the
+    /// stream.
     pub(crate) fn may_have_missed(&self, record: &str, id: TicketId, opening: u64) -> bool {
         let records = self.records();
         let entries = records.tickets.get(record);
@@ -109,7 +110,8 @@ impl Roll {
         entries.is_some_and(|all| all.iter().any(missed))
     }
 
-    /// The ticket was looked at after this opening of the stream: from now on it hears all.
+    /// Records that the ticket was looked at after this opening of the stream: from now on it
+    /// receives all letters.
     pub(crate) fn hears(&self, record: &str, id: TicketId, opening: u64) {
         self.change(record, id, |entry| entry.hears = Some(opening));
     }
@@ -122,7 +124,7 @@ impl Roll {
         }
     }
 
-    /// The ticket is out of this record.
+    /// Removes the ticket from this record.
     pub(crate) fn leave(&self, record: &str, id: TicketId) {
         let mut records = self.records();
         if let Some(entries) = records.tickets.get_mut(record) {

@@ -1,5 +1,5 @@
-//! A spot: where one line is kept: in which document, where in it, and the stages that are made for
-//! that place.
+//! A spot: the place of one line. It has the document, the place in it, and the stages that are
+//! built for that place.
 
 use std::sync::Arc;
 
@@ -11,14 +11,15 @@ use crate::lens::Lens;
 use crate::line::{Mixture, Steps, c_string, raw, record};
 use crate::projection::Answers;
 
-/// What is made once for all lines that live in the same place of their documents.
+/// The stages and projections for all lines in the same place of their documents. They are built
+/// once.
 pub(crate) struct Kit {
-    /// What stands before the names of the line's fields in a query.
+    /// Prefix of the names of the line's fields in a query.
     pub(crate) place: String,
     out: Vec<RawDocumentBuf>,
     steps: Arc<Steps>,
     back: Vec<RawDocumentBuf>,
-    /// A part has no short verbs.
+    /// The short verbs. A part has none.
     pub(crate) alone: Option<Alone>,
     pub(crate) answers: Answers,
 }
@@ -28,7 +29,7 @@ impl Kit {
         Self::with_steps(lens, Arc::new(Steps::new(lens)))
     }
 
-    /// The same with steps that were made for another place, and are the same there.
+    /// The same with steps that were built for another place, and are equal there.
     pub(crate) fn with_steps(lens: &Lens, steps: Arc<Steps>) -> Self {
         let raw = |stages: &[Document]| stages.iter().map(raw).collect();
         let (out, back) = (raw(&lens.out), raw(&lens.back));
@@ -37,44 +38,44 @@ impl Kit {
         Self { place, out, steps, back, alone, answers: Answers::new(lens) }
     }
 
-    /// The stages of a mixture of verbs, behind the first.
+    /// Returns the stages of a mixture of verbs, after the first stage.
     pub(crate) fn stages(&self, mixture: Mixture) -> [&[RawDocumentBuf]; 3] {
         [&self.out, self.steps.of(mixture), &self.back]
     }
 }
 
-/// Where one line is kept.
+/// The place of one line.
 #[derive(Clone)]
 pub(crate) struct Spot {
-    /// The name of the line, unless it is that of its document.
+    /// The name of the line, if it differs from that of its document.
     line: Option<String>,
-    /// The name of the document, as the change stream tells it.
+    /// The name of the document, as a change stream reports it.
     pub(crate) record: String,
-    /// What finds the document.
+    /// The filter that finds the document.
     pub(crate) filter: RawDocumentBuf,
     pub(crate) kit: Arc<Kit>,
-    /// Whether the document is made if there is none.
+    /// Whether the document is inserted if there is none.
     pub(crate) makes: bool,
-    /// The stage that fills a document which was made just now.
+    /// The stage that fills a document which was just inserted.
     pub(crate) filling: Option<Arc<RawDocumentBuf>>,
 }
 
 impl Spot {
-    /// The record of a line that has a name.
+    /// The record of the line of this key.
     pub(crate) fn record(key: &Key, kit: &Arc<Kit>) -> Self {
         let record = record(key);
         let filter = rawdoc! { "_id": record.as_str() };
         Self { line: None, record, filter, kit: kit.clone(), makes: true, filling: None }
     }
 
-    /// A line of this name in somebody else's document.
+    /// A line of this name in a program's document.
     pub(crate) fn document(line: String, record: String, filter: &Document, kit: Arc<Kit>) -> Self {
         let filter = raw(filter);
         Self { line: Some(line), record, filter, kit, makes: false, filling: None }
     }
 
-    /// The same, and the document is made if there is none. One that is made just now has null in
-    /// this field.
+    /// The same, and the document is inserted if there is none. A document that was just inserted
+    /// has null in this field.
     pub(crate) fn filled(self, filling: Option<Arc<RawDocumentBuf>>, fresh: &str) -> Self {
         let mut filter = self.filter.clone();
         if filling.is_some() {
@@ -83,12 +84,12 @@ impl Spot {
         Self { makes: filling.is_some(), filling, filter, ..self }
     }
 
-    /// Whether the line has a record of its own.
+    /// Returns whether the line has a record of its own.
     pub(crate) fn is_record(&self) -> bool {
         self.line.is_none()
     }
 
-    /// The name of the line: of one line one command is under way at a time.
+    /// Returns the name of the line. At most one command per line is in flight.
     pub(crate) fn line(&self) -> &str {
         self.line.as_deref().unwrap_or(&self.record)
     }

@@ -17,7 +17,7 @@ use crate::lens::{Lens, scratch};
 use crate::line::{Steps, raw};
 use crate::spot::{Kit, Spot};
 
-/// What the keys of queues begin with, as errors show it. The key of a document begins otherwise.
+/// Prefix of the keys of queues, as errors show it. No key of a document begins so.
 const QUEUE: &str = "queue of jobs";
 /// Why locks on documents have no sequences and counts.
 pub(crate) const NO_NUMBERS: &str = "locks on documents cannot keep sequences and counts, which need records of their own: take named locks for them";

@@ -1,5 +1,5 @@
-//! A tray: what tickets have read in the step in which they were served, until their owners take
-//! it.
+//! A tray: the documents that tickets have read in the step in which they were served, until their
+//! owners take them.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use tenure_core::TicketId;
 
 use crate::wish::{Reads, Wish};
 
-/// So many documents lie here at most. Whoever finds none reads again.
+/// Maximum documents in a tray. An owner that finds none reads again.
 const DOCUMENTS_MAX: usize = 1024;
 
 /// The documents that wait for their owners.
@@ -17,7 +17,7 @@ const DOCUMENTS_MAX: usize = 1024;
 pub(crate) struct Tray(Mutex<HashMap<TicketId, Document>>);
 
 impl Tray {
-    /// The ticket of this wish was served, and read this, if it asked for it.
+    /// Stores the document that the ticket of this wish has read, if the wish asked for it.
     pub(crate) fn put(&self, wish: &Wish, document: &Document) {
         let mut documents = self.documents();
         if wish.reads != Reads::Nothing && documents.len() < DOCUMENTS_MAX {

@@ -1,4 +1,5 @@
-//! What went wrong, in the words of this project: what to do now, and no passwords.
+//! Errors of the servers and the driver as errors of this project: what to do now, and no
+//! passwords.
 
 use mongodb::error::{CommandError, ErrorKind};
 use tenure_core::{Error, Key, Reason, errors};
@@ -20,14 +21,14 @@ const NOT_PRIMARY: [i32; 7] = [11_600, 11_602, 91, 189, 10_107, 13_435, 13_436];
 /// `StaleConfig`, `FailedToSatisfyReadPreference`.
 const UNKNOWN: [i32; 13] = [50, 262, 89, 6, 7, 112, 11_601, 202, 64, 24, 9001, 13_388, 133];
 
-/// The driver's words for an answer whose length makes no sense.
+/// The driver's message for an answer with an impossible length.
 const GARBLED: &str = "out of range integral type conversion";
 
 /// Maximum letters of a server's message in an error.
 const WORDS_MAX: usize = 160;
 
-/// What the servers, or the way to them, answered. The driver's own error is not kept: it may
-/// repeat a password.
+/// Converts an error of the servers or of the connection. The driver's own error is not kept: it
+/// may repeat a password.
 pub(crate) fn error(name: &Name, trouble: &mongodb::error::Error) -> Error {
     let servers = &name.servers;
     match &*trouble.kind {
@@ -69,13 +70,13 @@ pub(crate) fn error(name: &Name, trouble: &mongodb::error::Error) -> Error {
     }
 }
 
-/// Whether a server refused one document, and not the command.
+/// Returns whether a server refused one document, and not the command.
 pub(crate) fn is_about_one(error: &Error) -> bool {
     error.reason() == Some(Reason::DocumentRefused)
 }
 
-/// Whether a server refused an insert because the `_id` is there already: another command was
-/// quicker. The index of the `_id` is the only one that two inserts of one record can meet in.
+/// Returns whether a server refused an insert because the `_id` exists already: another command was
+/// quicker. The index of the `_id` is the only one in which two inserts of one record can collide.
 pub(crate) fn is_inserted(error: &mongodb::error::Error) -> bool {
     let index = error.server_response().and_then(|answer| answer.get_document("keyPattern").ok());
     index.is_none_or(|index| index.iter().flatten().all(|(name, _)| name.as_str() == "_id"))
@@ -119,8 +120,8 @@ fn refused(name: &Name, command: &CommandError) -> Error {
     }
 }
 
-/// What the driver says of a server, and what it means; what a person can do most about comes
-/// first.
+/// Words in the driver's message about a server, and what to do about them. The hints that help
+/// most come first.
 const HINTS: [(&str, &str); 9] = [
     ("Connection refused", "nobody listens there: is the server running?"),
     (
@@ -142,7 +143,7 @@ const SILENT: &str = "whoever listens there says nothing: is the server stopped 
 
 const NOT_AGAIN: &str = "it was not found again in time";
 
-/// No server was found that takes writes: what the driver knows of each is told in short.
+/// The error if no server was found that takes writes, with a hint from the driver's message.
 fn unreached(name: &Name, message: &str) -> Error {
     let servers = &name.servers;
     let why = if message.contains("Authentication failed") || message.contains("SCRAM failure") {
@@ -173,17 +174,17 @@ fn unreached(name: &Name, message: &str) -> Error {
     Error::unavailable(format!("no primary was found among {servers}: {why}"))
 }
 
-/// The first server whose name could not be looked up.
+/// Returns the first server whose name could not be looked up.
 fn unknown_name(message: &str) -> Option<&str> {
     told_of(message).find(|server| server.contains("failed to lookup"))?.split(',').next()
 }
 
-/// What the driver knows of each server, from its address on.
+/// Returns the driver's message about each server, from its address on.
 fn told_of(message: &str) -> impl Iterator<Item = &str> {
     message.split("Address: ").skip(1)
 }
 
-/// A write was carried out by the primary, and is not known to last.
+/// The error if the primary carried out a write that may not last.
 pub(crate) fn unconfirmed(name: &Name, code: i64, message: &str) -> Error {
     Error::unavailable(format!(
         "a majority of {} did not confirm the write in time (code {code}): it may last or be undone{}",
@@ -192,7 +193,7 @@ pub(crate) fn unconfirmed(name: &Name, code: i64, message: &str) -> Error {
     ))
 }
 
-/// Nobody answered in the time that one call has.
+/// The error if no server answered within the time of one call.
 pub(crate) fn late(name: &Name) -> Error {
     Error::unavailable(format!(
         "{} did not answer in time: is a server running there, and one of them the primary?",
@@ -200,7 +201,7 @@ pub(crate) fn late(name: &Name) -> Error {
     ))
 }
 
-/// Other clients inserted and deleted the record again and again.
+/// The error if other clients inserted and deleted the record again and again.
 pub(crate) fn contended(name: &Name) -> Error {
     Error::unavailable(format!(
         "other clients of {} insert and delete the same record again and again: try again later",
@@ -208,7 +209,7 @@ pub(crate) fn contended(name: &Name) -> Error {
     ))
 }
 
-/// A ticket left its line between two questions about it.
+/// The error if a ticket left its line between two reads of it.
 pub(crate) fn ended(name: &Name) -> Error {
     Error::unavailable(format!(
         "{} lost the ticket between two commands: its lease ended, or another client broke it",
@@ -216,14 +217,14 @@ pub(crate) fn ended(name: &Name) -> Error {
     ))
 }
 
-/// A document would become another one.
+/// The error if a document would get another `_id`.
 pub(crate) fn other_id(says: &str) -> Error {
     Error::invalid(format!(
         "an _id cannot be changed: the value that replaces a document has the same one, or none{says}"
     ))
 }
 
-/// There is nothing to lock.
+/// The error if there is no document or part to lock.
 pub(crate) fn no_document(collection: &str, key: &Key) -> Error {
     Error::rejected(format!(
         "there is no document {key} in the collection {collection}: insert it first, or have it inserted by `or_insert`"
@@ -231,7 +232,7 @@ pub(crate) fn no_document(collection: &str, key: &Key) -> Error {
     .with_reason(Reason::DocumentNotFound)
 }
 
-/// An answer that no verb of Tenure's gives.
+/// The error for an answer that no verb of Tenure's gives.
 pub(crate) fn strange(name: &Name) -> Error {
     Error::rejected(format!(
         "{} gave an answer that Tenure's records do not give: give Tenure a `collection` of its own",
@@ -239,13 +240,13 @@ pub(crate) fn strange(name: &Name) -> Error {
     ))
 }
 
-/// The same, with the way out, if this is about what a record says.
+/// Adds the place of the record to an error about the contents of a record.
 pub(crate) fn in_record(error: Error, collection: &str, record: &str, key: &Key) -> Error {
     let place = format!("as the record {record} of the collection {collection}");
     errors::with_place(error, key, &place)
 }
 
-/// The same for a line, which may be in a field of somebody else's document.
+/// The same for a line, which may be in a field of a program's document.
 pub(crate) fn in_line(error: Error, collection: &str, spot: &Spot, key: &Key) -> Error {
     let Some(field) = spot.kit.answers.field_name() else {
         return in_record(error, collection, &spot.record, key);
@@ -254,10 +255,10 @@ pub(crate) fn in_line(error: Error, collection: &str, spot: &Spot, key: &Key) ->
     errors::with_place(error, key, &place)
 }
 
-/// The driver's or the server's own words, at the end of a sentence, unless a part of a password is
-/// in them.
+/// Returns the driver's or the server's own message, for the end of a sentence, without parts of a
+/// password.
 fn it_says(name: &Name, words: &str) -> String {
-    // The driver puts an error into another one with all its fields.
+    // The driver wraps an error into another one with all its fields.
     let words = words.split(", labels: {").next().unwrap_or(words).replace("Kind: ", "");
     let words: Vec<&str> = words.split_whitespace().collect();
     match redact(name.secrets.iter(), words.join(" ")) {

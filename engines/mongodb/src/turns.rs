@@ -1,20 +1,21 @@
 //! Turns: how many of a client's calls change one record at the same time.
 //!
-//! MongoDB lets many commands try to change a record at once; all but one of them fail inside the
-//! server and begin anew. With a hundred of them it does little else. So a client sends a few at a
-//! time, in the order they came.
+//! MongoDB lets many commands try to change a record at once. All but one of them fail inside the
+//! server and begin anew. With a hundred of them it does little else. So a client sends `AT_ONCE`
+//! at a time, in the order of the calls.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// So many may be on their way: while one waits for its majority, the next is carried out.
+/// Maximum calls in flight for one record: while one waits for its majority, the next is carried
+/// out.
 const AT_ONCE: usize = 2;
-/// With so many records, those that nobody changes are thrown out.
+/// Minimum number of records at which those without a call are removed.
 const RECORDS_FULL: usize = 1024;
 
-/// Whose turn it is, for each record.
+/// The semaphore of each record that has calls.
 #[derive(Default)]
 pub(crate) struct Turns(Mutex<Records>);
 
@@ -25,9 +26,9 @@ struct Records {
 }
 
 impl Turns {
-    /// Waits for a turn at this record. It ends when the answer is dropped.
+    /// Waits for a turn at this record. The turn ends when the permit is dropped.
     pub(crate) async fn wait(&self, record: &str) -> OwnedSemaphorePermit {
-        self.of(record).acquire_owned().await.expect("it is closed by nobody")
+        self.of(record).acquire_owned().await.expect("the semaphore is never closed")
     }
 
     fn of(&self, record: &str) -> Arc<Semaphore> {

@@ -1,9 +1,8 @@
-//! The verbs: what a step does for those who renew, those who leave, and those who join, in this
-//! order.
+//! The verbs: what a step does for tickets that renew, leave and join, in this order.
 //!
-//! Of one step all verbs are under way at the same time, so that any order is right; and each names
-//! another ticket. What they ask for stands in three arrays of the field `ask`, and what leaves and
-//! joins came to in the array `did`.
+//! All verbs of one step are in flight at the same time, so any order of them is right. Each is for
+//! another ticket. The field `ask` has their requests in three arrays. The array `did` has the
+//! outcomes of leaves and joins.
 
 use mongodb::bson::{Bson, Document, bson};
 use tenure_core::LINE_TICKETS_MAX;
@@ -12,8 +11,8 @@ use crate::documents::way::FOREIGN;
 use crate::line::{ALL, Writer, did, letters, number_max};
 
 impl Writer<'_> {
-    /// Signs of life, for those who stand in the line. Nothing changes about a ticket that was told
-    /// to leave: its life ends when it would have.
+    /// Renews the tickets that stand in the line. A ticket that was asked to leave does not change,
+    /// so its life ends as before.
     pub(crate) fn renew(&self) -> Document {
         let signs = self.value("ask.renew");
         let is_there = bson!({ "$in": ["$$this.id", { "$concatArrays": [self.value("held.id"), self.value("waiting.id")] }] });
@@ -31,7 +30,7 @@ impl Writer<'_> {
         ])
     }
 
-    /// What stands in the place of a ticket, `it`, after a sign of life, `this`.
+    /// The seat of a ticket, `$$it`, after its renewal, `$$this`.
     fn renewed(&self) -> Bson {
         let has_room = bson!({ "$lt": [self.value("bytes"), self.0.limits.notes] });
         let changes = bson!({
@@ -43,8 +42,8 @@ impl Writer<'_> {
         bson!([{ "$cond": ["$$it.told", "$$it", { "$mergeObjects": ["$$it", changes] }] }])
     }
 
-    /// The array after each of these asked for something else, `other`, in the place of a ticket,
-    /// if that stands there.
+    /// The array after each of these requests has put another value, `other`, in the place of its
+    /// ticket, if the ticket is in it.
     fn each_in(&self, array: &str, asked: &Bson, other: &Bson) -> Bson {
         let other = bson!({ "$let": { "vars": { "it": { "$arrayElemAt": ["$$value", "$$i"] } }, "in": other.clone() } });
         let ahead = bson!({ "$slice": ["$$value", "$$i"] });
@@ -58,7 +57,8 @@ impl Writer<'_> {
         bson!({ "$reduce": { "input": asked.clone(), "initialValue": self.value(array), "in": one } })
     }
 
-    /// Who leaves is out; who is told to leave, and is served, stays until its owner has stopped.
+    /// A ticket that leaves is out. A served ticket that is asked to leave stays until its owner
+    /// has stopped.
     pub(crate) fn leave(&self) -> [Document; 3] {
         let seat = |array: &str, at: &str, did: Bson| {
             let seat = bson!({ "$arrayElemAt": [self.value(array), at] });
@@ -90,8 +90,8 @@ impl Writer<'_> {
         ]
     }
 
-    /// Whether the ticket at `w` of those who wait fits, now that the dead are out. It is served
-    /// then, though the stage that serves comes behind the verbs.
+    /// Whether the waiting ticket at `$$w` fits after dead tickets were removed. It counts as
+    /// served then, although the stage that serves runs after the verbs.
     fn follows_the_dead(&self) -> Bson {
         let up_to_it =
             bson!({ "$slice": [self.value("waiting.take"), { "$add": ["$$w", 1_i64] }] });
@@ -99,15 +99,16 @@ impl Writer<'_> {
         bson!({ "$lte": [sum, self.value("of")] })
     }
 
-    /// Whoever is told or taken out by another client hears of it. Whoever asks for a ticket that
-    /// has left already may have missed an answer, so it hears of all its tickets that are served.
+    /// The letters of leaves. A client is notified of a ticket of its own that another client asked
+    /// to leave or took out. A leave that finds no ticket may be a repeated one whose answer was
+    /// lost. So its client is notified of all its served tickets.
     fn letters_of_leave(&self) -> Bson {
         let some = |array: &str, cond: Bson| bson!({ "$filter": { "input": self.value(array), "as": "this", "cond": cond } });
         let is_own = bson!({ "$eq": ["$$this.inbox", self.value("ask.inbox")] });
         let is_out = bson!({ "$in": ["$$this.did", [did::HOLDING, did::WAITING]] });
         let is_out = |soon: bool, more: Bson| bson!({ "$and": [is_out.clone(), { "$eq": ["$$this.soon", soon] }, more] });
         let out = is_out(false, bson!({ "$not": [is_own.clone()] }));
-        // Its owner knows; onlookers are told by this that it did not go of its own accord.
+        // The owner knows. The letter informs onlookers that the ticket did not leave by itself.
         let broken = is_out(true, bson!(true));
         let told =
             bson!({ "$and": [{ "$eq": ["$$this.did", did::TOLD] }, { "$not": ["$$this.told"] }] });
@@ -120,8 +121,9 @@ impl Writer<'_> {
         ] })
     }
 
-    /// Who joins is at the back, and is served at once if nobody waits and it fits. Who stands in
-    /// the line already is told so, and renews.
+    /// A ticket that joins goes to the back of the line, and is served at once if no ticket waits
+    /// and it fits. A ticket that is in the line already gets `did::KNOWN`, and its client renews
+    /// it.
     pub(crate) fn join(&self) -> [Document; 2] {
         let sum = bson!({ "$add": [self.sum_held(), { "$sum": self.value("waiting.take") }] });
         let begin = bson!({
@@ -157,7 +159,7 @@ impl Writer<'_> {
         ]
     }
 
-    /// One more ticket, `this`, behind those that have joined before it in this step, `value`.
+    /// One more ticket, `$$this`, behind those that joined before it in this step, `$$value`.
     fn join_one(&self) -> Bson {
         let mut clock = bson!({ "$multiply": [self.value("at"), 1000_i64] });
         if self.0.field_name().is_some() {
@@ -191,7 +193,7 @@ impl Writer<'_> {
         } })
     }
 
-    /// What the join of this ticket comes to.
+    /// The outcome of the join of this ticket.
     fn verdict(&self) -> Bson {
         let known = |array: &str, at: &str| {
             let owner = bson!({ "$arrayElemAt": [self.value(&format!("{array}.owner")), at] });
@@ -201,7 +203,7 @@ impl Writer<'_> {
         };
         let case = |case: Bson, then: i64| bson!({ "case": case, "then": then });
         let is_mixed = bson!({ "$and": [{ "$gt": ["$$value.n", 0_i64] }, { "$ne": ["$$value.of", "$$this.of"] }] });
-        // Who is ahead of it in the line fits as well, then.
+        // The tickets ahead of it in the line fit as well then.
         let fits = bson!({ "$lte": ["$$sum", "$$this.of"] });
         let nobody_waits = bson!({ "$eq": [self.size("waiting"), 0_i64] });
         let most = i64::try_from(LINE_TICKETS_MAX).unwrap_or(ALL);
@@ -221,8 +223,8 @@ impl Writer<'_> {
         bson!({ "$switch": { "branches": cases, "default": did::QUEUED } })
     }
 
-    /// Whether no number was given in the record, as far as it knows, and it is not the one that
-    /// the client has seen. A document does not say so: its first number goes by the clock alone.
+    /// Whether the record has no last number, and is not the fresh record that the client has seen.
+    /// In a program's document this is not checked: its first number goes by the clock alone.
     fn is_fresh(&self) -> Option<Bson> {
         let is_other = bson!({ "$ne": [self.value("made"), self.value("ask.seen")] });
         let is_fresh = bson!({ "$and": [{ "$not": [self.has_last()] }, is_other] });
@@ -234,8 +236,8 @@ impl Writer<'_> {
         bson!({ "$gt": [self.value("last"), Bson::Null] })
     }
 
-    /// Nobody joins the line of a part that is not there, or of one that cannot be told from
-    /// another, or that has something else in the place of its line.
+    /// Refuses a join of the line of a part if the path matches no part or several, or if the
+    /// part's field has something other than a line.
     fn verdicts_on_parts(&self) -> Vec<Bson> {
         if self.0.part_found().is_none() {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! A wish: what a caller asks for a ticket.
+//! A wish: the request of a caller for one ticket.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use tenure_core::Ticket;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
     Join {
-        /// It would not wait.
+        /// The ticket is not to wait.
         hurry: bool,
     },
     Renew,
@@ -16,11 +16,11 @@ pub(crate) enum Verb {
         /// The ticket is asked to leave, and keeps its place until its owner has stopped.
         soon: bool,
     },
-    /// Where the ticket stands. This is no sign of life.
+    /// Returns where the ticket stands, without a renewal.
     Look,
 }
 
-/// What a ticket that is served at once reads of what it locks, in the same step.
+/// The fields that a ticket which is served at once reads of the locked document, in the same step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Reads {
     #[default]
@@ -31,7 +31,7 @@ pub(crate) enum Reads {
 }
 
 impl Reads {
-    /// What satisfies both.
+    /// Returns the fields that satisfy both.
     pub(crate) fn and(&self, other: &Self) -> Self {
         match (self, other) {
             (Self::Nothing, one) | (one, Self::Nothing) => one.clone(),
