@@ -128,10 +128,10 @@ impl Facts {
         let mut warnings = Vec::new();
         match self.topology {
             Topology::Alone => warnings.push(
-                "this MongoDB is one server without a replica set: waiting tickets are not told when they are served, and look for themselves, at last once a second; start it with --replSet, one member is enough".to_owned(),
+                "this MongoDB is one server without a replica set: waiting tickets are not notified when they are served, and poll instead, finally once a second; start it with --replSet, one member is enough".to_owned(),
             ),
             Topology::Sharded => warnings.extend([
-                "on a sharded cluster a hand-over is told as late as the quietest shard writes, which is every ten seconds by default: set periodicNoopIntervalSecs to 1".to_owned(),
+                "on a sharded cluster a hand-over is reported only once the quietest shard has written, which is every ten seconds by default: set periodicNoopIntervalSecs to 1".to_owned(),
                 "on a sharded cluster each router ends locks and numbers them by its own clock: have NTP keep the routers' clocks together, or give locks a margin; only the routers that the URL names are compared".to_owned(),
             ]),
             Topology::Set if self.arbiters > 0 => warnings.push(
@@ -148,7 +148,7 @@ impl Facts {
         warnings.extend(self.clocks.clone());
         warnings.extend(self.collection.iter().cloned());
         if self.is_deaf {
-            warnings.push("this user may not listen to changes, so waiting tickets look for themselves, at last once a second: allow `changeStream` and `find` on the collection".to_owned());
+            warnings.push("this user may not listen to changes, so waiting tickets poll, finally once a second: allow `changeStream` and `find` on the collection".to_owned());
         }
         if let Some(why) = &self.unreaped {
             warnings.push(format!("idle records are kept for ever, because their index cannot be made: allow `createIndex` on the collection ({why})"));

@@ -43,7 +43,7 @@ pub(crate) fn error(name: &Name, trouble: &mongodb::error::Error) -> Error {
         )),
         ErrorKind::InvalidArgument { message, .. } if message.contains(GARBLED) => {
             Error::unavailable(format!(
-                "somebody answers at {servers}, and not as MongoDB does: is it another service's port?"
+                "the answer of {servers} is not MongoDB's: is it another service's port?"
             ))
         }
         ErrorKind::InvalidArgument { message, .. }
@@ -123,7 +123,7 @@ fn refused(name: &Name, command: &CommandError) -> Error {
 /// Words in the driver's message about a server, and what to do about them. The hints that help
 /// most come first.
 const HINTS: [(&str, &str); 9] = [
-    ("Connection refused", "nobody listens there: is the server running?"),
+    ("Connection refused", "no server listens there: is the server running?"),
     (
         "tls handshake eof",
         "the connection ended before TLS came about: does the server speak it? `tls=false` goes without",
@@ -131,7 +131,7 @@ const HINTS: [(&str, &str); 9] = [
     ("unexpected end of file", RUDE),
     ("Connection reset", RUDE),
     ("roken pipe", RUDE),
-    ("invalid reply", "somebody answers, and not as MongoDB does: is it another service's port?"),
+    ("invalid reply", "the answer there is not MongoDB's: is it another service's port?"),
     ("RsPrimary", NOT_AGAIN),
     ("ReplicaSetWithPrimary", NOT_AGAIN),
     ("timed out", SILENT),
@@ -139,7 +139,8 @@ const HINTS: [(&str, &str); 9] = [
 
 const RUDE: &str = "the connection ended before a word: does the server want `tls=true`, or is it another service's port?";
 
-const SILENT: &str = "whoever listens there says nothing: is the server stopped or overloaded, or is it another service's port?";
+const SILENT: &str =
+    "the server there says nothing: is it stopped or overloaded, or is it another service's port?";
 
 const NOT_AGAIN: &str = "it was not found again in time";
 

@@ -1,5 +1,5 @@
-//! What a holder of a document may do, and what becomes of locks when others meddle with the
-//! document.
+//! Locks on documents: the writes of holders, and what becomes of locks when other programs change
+//! the document.
 #![cfg(unix)]
 
 #[path = "document_cases/changes.rs"]

@@ -15,7 +15,7 @@ use tenure_core::layers::{AnyEngine, OnRuntime};
 use tenure_core::{BackgroundRuntime, Locks, Result, Runtime, TicketId};
 use tenure_mongodb::documents::MemoryDocuments;
 
-/// Tickets that are to end within their case live for so long.
+/// Life of tickets that are to end within their case.
 const TTL: Duration = Duration::from_secs(4);
 
 /// A store on a collection of its own.

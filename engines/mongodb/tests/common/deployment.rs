@@ -9,9 +9,9 @@ use tenure_core::layers::{AnyEngine, OnRuntime};
 use tenure_core::{BackgroundRuntime, Runtime, TicketId};
 use tenure_mongodb::MongoStore;
 
-/// Tickets that are to end within their case live for so long. A heartbeat is a fifth of it, and
-/// its answer comes within a twentieth: three members, whose journals confirm, and a hundred
-/// clients share one machine with other tests.
+/// Life of tickets that are to end within their case. A heartbeat is a fifth of it, and its answer
+/// comes within a twentieth: three members, whose journals confirm, and a hundred clients share one
+/// machine with other tests.
 const TTL: Duration = Duration::from_secs(4);
 
 /// One kind of deployment, named by the variable that says where it is.
@@ -28,7 +28,7 @@ impl Deployment {
     }
 }
 
-/// A store on this deployment.
+/// Opens a store on this deployment.
 pub(crate) async fn arena(deployment: &Deployment) -> Arena {
     let url = match deployment.fresh_url() {
         Ok(url) => url,

@@ -1,4 +1,4 @@
-//! Holders: what they are told of their lock, and what of their writes is made.
+//! Holders: how they are notified about their lock, and which of their writes are made.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -60,7 +60,7 @@ fn a_release_with_a_change_is_no_loss_although_its_caller_hears_of_it_late() {
         let held = guard.held();
         let mut released = pin!(guard.release_with(doc! { "$inc": { "total": 1 } }));
         assert!(released.as_mut().now_or_never().is_none());
-        // The caller's thread has no time for the answer, and meanwhile a sign of life is due.
+        // The caller's thread has no time for the answer, and a renewal is due meanwhile.
         std::thread::sleep(TTL / 2);
         released.await.unwrap();
         assert_eq!(held.ended().await, None, "it was not lost");

@@ -1,4 +1,4 @@
-//! Idle workers: what they ask the server for while nothing is there for them.
+//! Idle workers: what they ask the server for while no document matches.
 
 use std::time::{Duration, Instant};
 
@@ -13,12 +13,12 @@ use super::stage::{count, play, soon, until};
 const WORKERS: i64 = 10;
 const CHANGES: u32 = 200;
 
-/// All commands that a worker asks of a collection.
+/// Returns the number of commands that workers sent for a collection.
 fn asked(server: &Server) -> i64 {
     ["findAndModify", "aggregate", "find"].iter().map(|name| count(server, name)).sum()
 }
 
-/// Workers that wait, each with a client of its own, as so many processes have.
+/// Waiting workers, each with a client of its own, as in processes of their own.
 struct Idle {
     server: Server,
     shop: Shop,
@@ -41,7 +41,8 @@ impl Idle {
         Self { server, shop, workers }
     }
 
-    /// Changes an order again and again, and says how many commands the workers asked meanwhile.
+    /// Changes an order again and again. Returns the number of commands that the workers sent
+    /// meanwhile.
     async fn meddled(&self, change: impl Fn(u32) -> Document) -> i64 {
         let before = asked(&self.server);
         for nth in 0..CHANGES {
@@ -50,7 +51,7 @@ impl Idle {
         asked(&self.server) - before
     }
 
-    /// Each worker gets one of the orders that come in now.
+    /// Inserts an order for each worker, and waits until all are claimed.
     async fn are_served(self) {
         for nth in 0..WORKERS {
             self.shop.orders.insert_one(order(100 + i32::try_from(nth).unwrap())).await.unwrap();
@@ -68,7 +69,7 @@ fn changes_of_fields_that_the_filter_does_not_name_wake_no_worker() {
         let idle = Idle::workers().await;
         let began = Instant::now();
         let asked = idle.meddled(|nth| doc! { "$set": { "total": i64::from(nth) } }).await;
-        // Workers look again every half a minute.
+        // Workers look again every 30 s.
         let looks = i64::try_from(began.elapsed().as_secs() / 20 + 1).unwrap();
         eprintln!("{CHANGES} unrelated updates in {:?}: {asked} commands", began.elapsed());
         assert!(asked <= 2 * WORKERS * looks, "{asked} commands");
@@ -127,7 +128,7 @@ fn a_worker_is_woken_by_changes_around_and_inside_of_what_its_filter_names() {
             let waits = tokio::spawn(async move { queue.next().await });
             until("it waits", async || count(&server, "aggregate") >= before + 2).await;
             all.update_one(doc! { "_id": 7 }, update).await.unwrap();
-            // Without a bell it would look again after half a minute.
+            // Without a notification it would look again after 30 s.
             let job = tokio::time::timeout(Duration::from_secs(25), waits).await;
             drop(job.unwrap_or_else(|_| panic!("{filter} is woken")).unwrap().unwrap());
         }
@@ -146,7 +147,7 @@ fn a_worker_that_waits_outlives_an_outage() {
         let outage = server_doc! {
             "failCommands": ["findAndModify", "aggregate"], "errorCode": 50,
         };
-        // More than one verb has attempts.
+        // More than one verb is retried.
         server.fail_commands(outage, 20).unwrap();
         shop.orders.insert_one(order(100)).await.unwrap();
         let job = soon("it gets what came in", waits).await.unwrap().unwrap();

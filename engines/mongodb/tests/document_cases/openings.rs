@@ -1,4 +1,4 @@
-//! Openings: which collections can be locked, who may lock them, and what stands in the way.
+//! Openings: which collections can be locked, which users may lock them, and what prevents it.
 
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::spec::BinarySubtype;
@@ -194,7 +194,7 @@ fn a_document_of_fifteen_megabytes_is_locked_and_one_that_would_grow_too_long_is
         let server = Server::start().unwrap();
         let database = database(&server).await;
         let films = database.collection::<Document>("films");
-        // What is written at once must fit into the small cache of a test's server.
+        // A single write must fit into the small cache of a test's server.
         for (id, more) in [(1, 6_500_000), (2, 7_800_000)] {
             films.insert_one(doc! { "_id": id, "film": "x".repeat(8_500_000) }).await.unwrap();
             let more = doc! { "$set": { "more": "x".repeat(more) } };

@@ -325,7 +325,7 @@ fn an_element_is_found_wherever_it_stands() {
         let shop = Shop::open().await;
         shop.orders.insert_one(long_order(43, 3)).await.unwrap();
         let guard = shop.here.part::<Line>(43, line(1)).lock().await.unwrap();
-        // Somebody grows the array, and sorts it the other way round.
+        // Another program extends the array, and sorts it in the other direction.
         let more = bson!([{ "sku": 9, "quantity": 1_i64 }]);
         let grown = doc! { "$push": { "lines": { "$each": more, "$sort": { "sku": -1 } } } };
         shop.meddle(43, grown).await;
@@ -395,7 +395,8 @@ fn a_copy_of_an_element_with_its_lock_is_not_changed_by_the_holder() {
         let shop = Shop::open().await;
         shop.orders.insert_one(long_order(43, 2)).await.unwrap();
         let guard = shop.here.part::<Line>(43, line(1)).lock().await.unwrap();
-        // Somebody copies the line with all that is in it, and gives the copy a number of its own.
+        // Another program copies the line with all its fields, and gives the copy a number of its
+        // own.
         let copy = doc! { "$mergeObjects": [{ "$arrayElemAt": ["$lines", 1] }, { "sku": 5 }] };
         let copied = vec![doc! { "$set": { "lines": { "$concatArrays": ["$lines", [copy]] } } }];
         shop.orders.update_one(doc! { "_id": 43 }, copied).await.unwrap();

@@ -1,5 +1,5 @@
-//! Poison: documents that match a queue and cannot be locked, read or named. Each is passed over,
-//! and those behind it come.
+//! Poison: documents that match a queue and cannot be locked, read or named. A queue passes over
+//! each of them, and claims the documents behind it.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ async fn is_passed_over(all: &Collection<Document>, locks: &DocumentLocks<Docume
 fn a_document_without_room_for_a_lock_is_passed_over() {
     play(async || {
         let (_server, all, locks) = with_poison(doc! { "_id": 1, "at": 1 }).await;
-        // What is written at once must fit into the small cache of a test's server.
+        // A single write must fit into the small cache of a test's server.
         let longest = 16 * 1024 * 1024 - 200;
         for part in 0..8 {
             let more = doc! { "$set": { format!("film{part}"): "x".repeat(longest / 8) } };
@@ -67,8 +67,8 @@ fn a_document_that_no_longer_passes_the_validator_is_passed_over() {
         let command = doc! { "collMod": "jobs", "validator": validator };
         all.client().database("tenure").run_command(command).await.unwrap();
         is_passed_over(&all, &locks).await;
-        // What passes again is claimed when its rest is over, by a client that has not seen it at
-        // once.
+        // A document that passes again is claimed when its rest is over. A client that has not seen
+        // it before claims it at once.
         all.update_one(doc! { "_id": 1 }, doc! { "$set": { "title": "x" } }).await.unwrap();
         let other = Documents::new().over(&all).await.unwrap();
         let job = other.queue(doc! { "state": "new" }).try_next().await.unwrap();

@@ -1,4 +1,5 @@
-//! What is put off: it costs other claims nothing, and comes when its time is over.
+//! Documents that are put off: they cost other claims nothing, and are claimed when their time is
+//! over.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Queues: each document that matches is claimed by one worker, whatever becomes of workers.
+//! Queues: each matching document is claimed by one worker, even if workers die.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -163,7 +163,7 @@ fn a_claim_whose_answer_is_lost_is_found_again_before_its_life_is_over() {
         server.fail_commands(unknown.clone(), 1).unwrap();
         let first = queue.try_next().await.unwrap().unwrap();
         assert_eq!((first.document().id, shop.held().await), (42, 1));
-        // Nobody knows what was claimed until the store answers again.
+        // Until the store answers again it is not known which document was claimed.
         server.fail_commands(unknown, 5).unwrap();
         assert_eq!(queue.try_next().await.unwrap_err().kind(), ErrorKind::Unavailable);
         server.fail_no_more().unwrap();
@@ -202,7 +202,7 @@ fn the_terms_of_a_queue_are_kept_in_whatever_order_they_are_said() {
     });
 }
 
-/// Without a wake-up a worker would look again after half a minute.
+/// Without a notification a worker would look again after 30 s.
 #[test]
 fn a_worker_that_waits_ends_when_its_locks_are_closed() {
     play(async || {
@@ -280,7 +280,7 @@ fn who_waits_is_woken_by_whatever_makes_a_document_match() {
             until("it waits", async || asked() >= before + 2).await;
             tokio::time::sleep(Duration::from_millis(100)).await;
             all.update_one(doc! { "_id": 7 }, update).await.unwrap();
-            // Without a bell it would look again after half a minute.
+            // Without a notification it would look again after 30 s.
             let job = tokio::time::timeout(Duration::from_secs(20), waits).await;
             let job = job.expect("it is woken").unwrap().unwrap();
             job.retry_later(Duration::ZERO).await.unwrap();

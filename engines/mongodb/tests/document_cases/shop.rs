@@ -7,7 +7,7 @@ use tenure_core::TicketId;
 use tenure_mongodb::documents::{DocumentLocks, Documents, Path};
 use tenure_servers::mongodb::Server;
 
-/// An order, as its clerks see it. It knows of no lock.
+/// An order, as its clerks see it. It has no field for a lock.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Order {
@@ -47,7 +47,7 @@ pub(crate) fn order(id: i32) -> Order {
     Order { id, state: "new".to_owned(), total: 10, lines: Vec::new() }
 }
 
-/// An order with so many lines, of two parts each.
+/// Returns an order with `lines` lines, each with two parts.
 pub(crate) fn long_order(id: i32, lines: i32) -> Order {
     let part = |no| Part { no, at: "shelf".to_owned() };
     let line = |sku| Line { sku, quantity: 1, parts: vec![part(7), part(8)] };
@@ -63,18 +63,18 @@ pub(crate) fn part(sku: i32, no: i32) -> Path {
 }
 
 impl Shop {
-    /// A shop with one order, number 42, on the server of all tests.
+    /// Opens a shop with one order, number 42, on the server of all tests.
     pub(crate) async fn open() -> Self {
         Self::open_with(Documents::new()).await
     }
 
-    /// The same with documents that are locked otherwise.
+    /// The same with other settings of the locks.
     pub(crate) async fn open_with(documents: Documents) -> Self {
         let url = tenure_servers::url_of("TENURE_TEST_MONGODB_URL").expect("a server is here");
         Self::open_at(&url, documents).await
     }
 
-    /// The same on a server of its own, which can be counted on and disturbed.
+    /// The same on a server of its own, whose commands can be counted and disturbed.
     pub(crate) async fn open_alone() -> (Server, Self) {
         let server = Server::start().unwrap();
         let shop = Self::open_at(&server.url(), Documents::new()).await;
@@ -92,18 +92,18 @@ impl Shop {
         Self { url, orders, here, there }
     }
 
-    /// The order as the database has it, with the field of the locks.
+    /// Returns the order as the database has it, with the field of the locks.
     pub(crate) async fn raw(&self, id: i32) -> Option<Document> {
         self.orders.clone_with_type().find_one(doc! { "_id": id }).await.unwrap()
     }
 
-    /// How many whole orders are held.
+    /// Returns how many whole orders are held.
     pub(crate) async fn held(&self) -> u64 {
         let held = doc! { "_tenure.held.0": { "$exists": true } };
         self.orders.count_documents(held).await.unwrap()
     }
 
-    /// The order as its clerks see it.
+    /// Returns the order as its clerks see it.
     pub(crate) async fn seen(&self, id: i32) -> Order {
         let mut raw = self.raw(id).await.unwrap();
         raw.remove("_tenure");
@@ -117,7 +117,7 @@ impl Shop {
         mongodb::bson::deserialize_from_document(raw).unwrap()
     }
 
-    /// Somebody who knows of no lock changes an order.
+    /// Changes an order as a program without locks does.
     pub(crate) async fn meddle(&self, id: i32, update: Document) {
         self.orders.update_one(doc! { "_id": id }, update).await.unwrap();
     }

@@ -1,4 +1,4 @@
-//! Strangers: somebody who knows of no lock writes to a document that is locked.
+//! Strangers: programs without locks that write to a locked document.
 
 use std::time::Duration;
 
@@ -10,7 +10,8 @@ use tokio::task::JoinHandle;
 use super::shop::{Line, Order, Shop, line, long_order, order};
 use super::stage::{play, soon};
 
-/// A holder whose client listens, told by nobody but the stream: no heartbeat falls into the story.
+/// Returns a guard whose client listens. Only the stream can notify it: no heartbeat falls into the
+/// test.
 async fn listening(shop: &Shop) -> DocumentGuard<Order> {
     let guard = shop.here.document(42).ttl(Duration::from_secs(3600)).lock().await.unwrap();
     shop.orders.insert_one(order(1000)).await.unwrap();
@@ -25,13 +26,14 @@ async fn listening(shop: &Shop) -> DocumentGuard<Order> {
     guard
 }
 
-/// A holder that awaits its loss.
+/// Starts to wait for a holder's loss.
 fn hears(guard: &DocumentGuard<Order>) -> JoinHandle<Loss> {
     let held = guard.held();
     tokio::spawn(async move { held.lost().await })
 }
 
-/// The holder is told, its writes are refused, and the next one has a greater number.
+/// Asserts that the holder is notified, that its writes are refused, and that the next holder has a
+/// greater number.
 async fn is_lost(shop: &Shop, guard: DocumentGuard<Order>, after: impl AsyncFnOnce()) {
     let token = guard.token();
     let lost = hears(&guard);
@@ -116,7 +118,7 @@ fn a_document_that_is_written_back_with_an_old_lock_gives_nobody_a_second_hold()
         let (old_token, old) = (first.token(), first.held());
         first.release().await.unwrap();
         let second = shop.there.document(42).lock().await.unwrap();
-        // Somebody read the whole document before, and writes it back now.
+        // Another program read the whole document before, and writes it back now.
         let all = shop.orders.clone_with_type::<Document>();
         all.replace_one(doc! { "_id": 42 }, older).await.unwrap();
         let error = second.update(doc! { "$set": { "state": "late" } }).await.unwrap_err();
@@ -159,12 +161,12 @@ fn a_line_that_cannot_be_read_is_refused_and_kept() {
     });
 }
 
-/// What somebody may write in the place of a line, and is none.
+/// Values that are no line, and may be written in the place of one.
 fn foreign() -> [Bson; 6] {
     ["nonsense".into(), 7.into(), true.into(), bson!([]), bson!([{ "held": [] }]), bson!([null])]
 }
 
-/// Whoever opens it is told that it cannot be read, and where it is.
+/// Asserts that opening is refused as unreadable, with the place in the message.
 fn is_refused<T>(theirs: &Bson, opened: tenure_core::Result<T>) {
     let error = opened.err().unwrap_or_else(|| panic!("{theirs} is refused"));
     let said = error.to_string();
@@ -173,8 +175,8 @@ fn is_refused<T>(theirs: &Bson, opened: tenure_core::Result<T>) {
     assert!(is_told && said.contains("42") && said.contains("orders"), "{theirs}: {said}");
 }
 
-// Nobody knows whether the field is a stranger's own, or who held there: whoever came next would
-// write over it.
+// It is not known whether the field is the program's own, or which ticket held there. The next
+// ticket would write over it.
 #[test]
 fn what_somebody_writes_over_a_lock_ends_it_and_is_kept() {
     for theirs in foreign() {
@@ -278,7 +280,7 @@ fn a_document_that_is_made_when_it_is_locked_is_not_made_over_one_that_cannot_be
     });
 }
 
-// One document of a stranger must not stop the work on all others.
+// One document of another program must not stop the work on all others.
 #[test]
 fn a_queue_waits_beside_documents_that_cannot_be_read() {
     play(async || {

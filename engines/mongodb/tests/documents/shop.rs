@@ -1,4 +1,4 @@
-//! A shop: every name of the suite is a document of a collection, or an element of an array in one
+//! A shop: each name of the suite is a document of a collection, or an element of an array in one
 //! document.
 
 use std::collections::BTreeSet;
@@ -16,8 +16,8 @@ use tenure_core::{
 use tenure_mongodb::MongoStore;
 use tenure_mongodb::documents::{Documents, MemoryDocuments, Path};
 
-/// What all clients of a case know. Locks on documents list no names and keep no numbers, and the
-/// cases about these are not about documents.
+/// State that all clients of a case share. Locks on documents list no names and keep no numbers,
+/// and the cases about these are not about documents.
 #[derive(Clone, Default)]
 pub(crate) struct Names {
     locked: Arc<Mutex<BTreeSet<Key>>>,
@@ -30,7 +30,7 @@ enum Home {
     Memory(MemoryDocuments),
 }
 
-/// What a name stands for.
+/// The kind of place that a name stands for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shelves {
     Wholes,
@@ -73,7 +73,7 @@ impl Shop {
         Self { store, shelves, names, sampler, host, home, known: tokio::sync::Mutex::default() }
     }
 
-    /// The key of the document or the part that this name stands for.
+    /// Returns the key of the document or the part that this name stands for.
     fn key(&self, name: &Key) -> Key {
         let id = name.canonical("shop");
         let key = match self.shelves {
@@ -94,7 +94,7 @@ impl Shop {
         Ticket { key: self.key(&ticket.key), ..ticket.clone() }
     }
 
-    /// Has the part in its place: a lock makes documents, and no parts.
+    /// Inserts the part if it is missing: a lock inserts documents, and no parts.
     async fn stock(&self, name: &Key) -> Result<()> {
         self.names.locked.lock().unwrap().insert(name.clone());
         let mut known = self.known.lock().await;
@@ -105,9 +105,9 @@ impl Shop {
         match &self.home {
             Home::Mongo(documents) => stock(documents, &id).await?,
             Home::Memory(memory) => {
-                // One client after the other looks and puts in what is missing.
+                // Clients look and insert one after the other.
                 let _turn = self.names.locked.lock().unwrap();
-                let _there = memory.insert(&doc! { "_id": "the shop", "goods": [] });
+                let _ = memory.insert(&doc! { "_id": "the shop", "goods": [] }); // it may exist
                 let shop: Document = memory.find("the shop")?.expect("it is there");
                 if !shop.to_string().contains(&id) {
                     let push = doc! { "$push": { "goods": { "name": id, "price": 1 } } };
@@ -120,12 +120,12 @@ impl Shop {
     }
 }
 
-/// Has the goods in their place.
+/// Inserts the goods if they are missing.
 async fn stock(documents: &Collection<Document>, id: &str) -> Result<()> {
     let shop = doc! { "shelves": [{ "no": 6, "goods": [] }, { "no": 7, "goods": [] }] };
     let made = documents.update_one(doc! { "_id": "the shop" }, doc! { "$setOnInsert": shop });
-    // Another client may make it at the same moment.
-    let _there = made.upsert(true).await;
+    // Another client may insert it at the same moment.
+    let _ = made.upsert(true).await;
     let missing = doc! { "_id": "the shop", "shelves.goods.name": { "$ne": id } };
     let push = doc! { "$push": { "shelves.1.goods": { "name": id, "price": 1 } } };
     documents.update_one(missing, push).await.map_err(told)?;

@@ -1,4 +1,5 @@
-//! Clocks: one that is set, or that is not the others', is told, and moves no number back.
+//! Clocks: a clock that is set, or that differs from the others, causes a warning, and moves no
+//! number back.
 
 use std::time::{Duration, Instant};
 
@@ -84,7 +85,7 @@ fn members_whose_clocks_are_apart_are_told_and_numbers_grow_after_a_fail_over() 
         let off = Setup::new().clock_off_by_s(3);
         let members = Members::start_with(&[Setup::new(), Setup::new(), off]).unwrap();
         let ahead = members.servers().last().unwrap();
-        // An opening does not wait for members that are slow.
+        // An opening does not wait for slow members.
         let words = format!("{} is ahead", ahead.port());
         until("it is told", async || {
             let locks = connect(members.url()).await;
@@ -97,7 +98,7 @@ fn members_whose_clocks_are_apart_are_told_and_numbers_grow_after_a_fail_over() 
         let held = ticket("a", LONG);
         let before = join(&store, &held).await;
         // The connection may end with it.
-        let _gone = old.command("admin", doc! { "replSetStepDown": 20, "force": true });
+        let _ = old.command("admin", doc! { "replSetStepDown": 20, "force": true });
         until("another one takes over", async || store.renew(&held).await.is_ok()).await;
         let place = store.renew(&held).await.unwrap().expect("it stands there");
         assert_eq!(place.number, before.number);

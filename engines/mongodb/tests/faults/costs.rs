@@ -1,4 +1,4 @@
-//! Costs: what a client that does nothing asks of its server.
+//! Costs: the commands that an idle client sends to its server.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ const PAIRS: i64 = 200;
 const RECORDS: i32 = 10_000;
 const REFUSED: usize = 40;
 
-/// The searches for a record that the server noted, with this number.
+/// Returns the searches for a record that the server logged.
 fn searches(server: &Server) -> Vec<Document> {
     let by_verbs = doc! { "ns": "tenure.locks", "command.findAndModify": "locks" };
     let found =
@@ -63,7 +63,7 @@ fn a_free_lock_costs_one_command_and_its_release_another() {
     });
 }
 
-/// Such a ticket is not in the line, and never will be: nobody need look for it until its life
+/// Such a ticket is not in the line, and never will be. No waiter has to look for it until its life
 /// would be over.
 #[test]
 fn a_join_that_is_given_up_before_it_is_sent_costs_a_leave() {
@@ -73,7 +73,7 @@ fn a_join_that_is_given_up_before_it_is_sent_costs_a_leave() {
         let _held = holder.mutex("a").lock().await.unwrap();
         let before = count(&server, "findAndModify");
         for _ in 0..GIVEN_UP {
-            let _in_vain = others.mutex("a").try_lock_for(Duration::from_nanos(1)).await;
+            let _ = others.mutex("a").try_lock_for(Duration::from_nanos(1)).await; // it is held
         }
         soon("all are given back", others.flush()).await;
         let asked = count(&server, "findAndModify") - before;
@@ -81,7 +81,7 @@ fn a_join_that_is_given_up_before_it_is_sent_costs_a_leave() {
     });
 }
 
-/// What the verbs expect of a record besides its id must not make the server look at others.
+/// The conditions of the verbs on a record besides its id must not make the server examine others.
 #[test]
 fn a_verb_examines_one_record_of_many_and_whoever_is_refused_does_not_ask_again() {
     play(async || {
@@ -113,8 +113,7 @@ fn a_verb_examines_one_record_of_many_and_whoever_is_refused_does_not_ask_again(
             assert!(error.to_string().contains("cannot be read"), "{error}");
         }
         let all = searches(&server);
-        // The first of them goes alone, and is told by a short verb and a long one; the others go
-        // together.
+        // The first ticket goes alone, by a short verb and then a long one; the others go together.
         let asked = all.len() - read.len();
         assert!((1..=4).contains(&asked), "{asked} commands for {REFUSED} who are refused");
         assert!(read.len() >= 8, "{read:?}");

@@ -1,5 +1,5 @@
-//! Meddling: somebody deletes, replaces or changes a record by hand, or drops the collection. Its
-//! holder hears of it.
+//! Meddling: an operator deletes, replaces or changes a record by hand, or drops the collection.
+//! The holder is notified.
 
 use tenure_core::{Engine as _, TicketState, WaitMode, Wake};
 use tenure_mongodb::MongoStore;
@@ -7,8 +7,8 @@ use tenure_servers::mongodb::{Document, Server, doc};
 
 use super::stage::{LONG, ask, count, look_at, play, record, soon, store, ticket, until};
 
-/// A holder that listens hears what is done to its record, and its next sign of life is refused.
-/// The next ticket has a greater number.
+/// Asserts that a listening holder is notified of a change of its record, and that its next renewal
+/// is refused. The next ticket has a greater number.
 async fn hears_of(meddle: impl AsyncFnOnce(&Server)) {
     let server = Server::start().unwrap();
     let (holder, other): (MongoStore, MongoStore) =

@@ -1,4 +1,4 @@
-//! Members: what becomes of locks when the primary goes, and when no majority is there.
+//! Members: what becomes of locks when the primary fails, and when there is no majority.
 
 use std::time::Duration;
 
@@ -57,7 +57,7 @@ fn a_primary_that_steps_down_loses_nothing() {
         let before = store.join(&held, WaitMode::Wait).await.unwrap().unwrap();
         let primary = members.primary().unwrap();
         // The connection may end with it.
-        let _gone = primary.command("admin", doc! { "replSetStepDown": 20, "force": true });
+        let _ = primary.command("admin", doc! { "replSetStepDown": 20, "force": true });
         until("another one takes over", async || store.renew(&held).await.is_ok()).await;
         let place = store.renew(&held).await.unwrap().expect("it stands there");
         assert_eq!(place.number, before.number);
@@ -176,7 +176,7 @@ fn a_primary_that_stands_still_for_longer_than_a_ttl_never_makes_two_holders() {
     play(async || {
         let members = Members::start(3).unwrap();
         let (locks, other) = (connect(members.url()).await, connect(members.url()).await);
-        // Nobody is elected in so little time, and so nobody renews.
+        // No member is elected within this time, and so no holder renews.
         let ttl = Duration::from_secs(1);
         let guard = locks.mutex("a").ttl(ttl).lock().await.unwrap();
         let old = members.primary().unwrap();
@@ -190,7 +190,7 @@ fn a_primary_that_stands_still_for_longer_than_a_ttl_never_makes_two_holders() {
             }
         });
         let next = next.await;
-        // Who holds now was served after the other one had been told.
+        // The new holder was served after the old one had been notified.
         assert_eq!(guard.check().unwrap_err().kind(), ErrorKind::Lost);
         assert!(next.token() > guard.token());
         old.thaw().unwrap();

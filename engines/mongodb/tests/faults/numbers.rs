@@ -17,15 +17,15 @@ use super::stage::{
 };
 
 const CLIENTS: usize = 12;
-/// How far the number of a document may go back: the time that the server has for one command, in
+/// Maximum step back of a document's number: the time limit of the server for one command, in
 /// microseconds.
 const COMMAND_MAX_US: i64 = 4_375_000;
 
-/// Equal numbers that chance may give in a storm of less than 1,000 replacements. It gives one more
-/// in fewer than one run of 40,000.
+/// Maximum equal numbers by chance in a storm of less than 1,000 replacements. Fewer than one run
+/// of 40,000 has one more.
 const EQUAL_MAX: usize = 3;
 
-/// What a stranger does in a storm, how often, and how long it pauses.
+/// The change of a stranger in a storm, its repetitions, and the pause between them.
 struct Stranger {
     change: Document,
     times: usize,
@@ -33,7 +33,7 @@ struct Stranger {
 }
 
 impl Stranger {
-    /// Changes something each time that a client got a lock, so that each number may be the first
+    /// Repeats the change each time that a client got a lock, so that each number may be the first
     /// one after a change.
     fn run(&self, client: &mut Client, locked: &AtomicUsize) {
         for _ in 0..self.times {
@@ -57,7 +57,7 @@ fn replaces_the_document(times: usize, pause: Duration) -> Stranger {
     Stranger { change: doc! { "update": "orders", "updates": [replace] }, times, pause }
 }
 
-/// Takes and releases the lock until this is dropped.
+/// Takes and releases the lock until the task is aborted.
 fn take_turns<F: Future<Output = bool> + Send>(
     locked: &Arc<AtomicUsize>,
     lock: impl Fn() -> F + Send + 'static,
@@ -73,7 +73,7 @@ fn take_turns<F: Future<Output = bool> + Send>(
     turns.abort_handle()
 }
 
-/// Runs a stranger beside clients that take turns, and answers the numbers in their order.
+/// Runs a stranger beside clients that take turns. Returns the numbers in their order.
 async fn storm(server: &Server, stranger: Stranger, is_named: bool) -> Vec<i64> {
     let locked = Arc::<AtomicUsize>::default();
     let mut clients = Vec::new();
@@ -84,8 +84,7 @@ async fn storm(server: &Server, stranger: Stranger, is_named: bool) -> Vec<i64> 
                 let mutex = mutex.clone();
                 async move {
                     let Ok(guard) = mutex.lock().await else { return false };
-                    // The record of the lock may be deleted.
-                    let _may_be_lost = guard.release().await;
+                    let _ = guard.release().await; // the record of the lock may be deleted
                     true
                 }
             })
@@ -96,7 +95,7 @@ async fn storm(server: &Server, stranger: Stranger, is_named: bool) -> Vec<i64> 
                 let document = orders.document(1);
                 async move {
                     let Ok(guard) = document.lock().await else { return false };
-                    let _may_be_lost = guard.release().await;
+                    let _ = guard.release().await; // the document may be replaced
                     true
                 }
             })
@@ -109,7 +108,8 @@ async fn storm(server: &Server, stranger: Stranger, is_named: bool) -> Vec<i64> 
     numbers(server, if is_named { "tenure.locks" } else { "tenure.orders" })
 }
 
-/// The numbers of all tickets that ever stood in a collection, in the order in which they came in.
+/// Returns the numbers of all tickets that ever stood in a collection, in the order in which they
+/// joined.
 fn numbers(server: &Server, collection: &str) -> Vec<i64> {
     let mut client = server.client().unwrap();
     let find = doc! { "find": "oplog.rs", "filter": { "ns": collection }, "batchSize": 1000 };
@@ -131,7 +131,7 @@ fn numbers(server: &Server, collection: &str) -> Vec<i64> {
     }
 }
 
-/// The tickets in a document, or in the difference of two.
+/// Finds the tickets in a document, or in the difference of two.
 fn tickets(of: &Bson, found: &mut impl FnMut(&str, i64)) {
     let inside: Vec<&Bson> = match of {
         Bson::Document(document) => {
@@ -148,7 +148,7 @@ fn tickets(of: &Bson, found: &mut impl FnMut(&str, i64)) {
     }
 }
 
-/// The pairs of neighbours of which the second number is not greater.
+/// Returns the pairs of neighbours of which the second number is not greater.
 fn back(numbers: &[i64]) -> Vec<(i64, i64)> {
     let pairs = numbers.windows(2).map(|pair| (pair[0], pair[1]));
     pairs.filter(|(before, after)| after <= before).collect()
@@ -200,7 +200,7 @@ fn numbers_are_equal_by_chance_only_while_a_stranger_replaces_the_document_for_h
     });
 }
 
-/// A client may die between the two commands with which it comes into a fresh record.
+/// A client may die between the two commands with which it joins a fresh record.
 #[test]
 fn a_fresh_record_of_another_client_gets_its_first_number_from_the_next() {
     play(async || {
@@ -243,7 +243,7 @@ fn the_first_numbers_of_documents_differ_in_what_the_clock_leaves_open() {
     });
 }
 
-/// A stranger may write `made` beside a ticket that holds. Only a join asks again because of it.
+/// A stranger may write `made` beside a ticket that holds. Only a join is repeated because of it.
 #[test]
 fn a_name_of_a_fresh_record_beside_a_held_ticket_keeps_no_renewal_and_no_leave() {
     play(async || {
@@ -262,8 +262,8 @@ fn a_name_of_a_fresh_record_beside_a_held_ticket_keeps_no_renewal_and_no_leave()
     });
 }
 
-/// A stranger removes the last number while a ticket holds, so that a join is asked again. The
-/// leave in the same command was made by then, and its answer is kept.
+/// A stranger removes the last number while a ticket holds, so that a join is repeated. The leave
+/// in the same command was made by then, and its answer is kept.
 #[test]
 fn a_leave_beside_a_join_into_a_fresh_record_is_answered_by_what_it_did() {
     // One thread: both wishes wait before the lane sends its first command.
@@ -290,12 +290,12 @@ fn set(server: &Server, change: Document) {
     ask(server, doc! { "update": "locks", "updates": [update] });
 }
 
-/// The server's clock in milliseconds.
+/// Returns the server's clock in milliseconds.
 fn clock(server: &Server) -> i64 {
     ask(server, doc! { "hello": 1 }).get_datetime("localTime").unwrap().timestamp_millis()
 }
 
-/// Whether a command waits for others that are writing to the same record.
+/// Returns whether a command waits for others that are writing to the same record.
 fn waits(server: &Server) -> bool {
     let is_it = doc! { "command.findAndModify": "locks", "writeConflicts": { "$gt": 0 } };
     let all = doc! { "$currentOp": { "allUsers": true } };
@@ -304,8 +304,8 @@ fn waits(server: &Server) -> bool {
     !answer.get_document("cursor").unwrap().get_array("firstBatch").unwrap().is_empty()
 }
 
-/// Until the record is deleted others may have had numbers as great as the clock: a command that
-/// began before that, and had to wait, knows an older time.
+/// Until the record is deleted other tickets may have had numbers as great as the clock. A command
+/// that began before that, and had to wait, has an older time.
 #[test]
 fn a_command_that_waited_for_a_deletion_gives_a_number_above_those_before_it() {
     play(async || {

@@ -1,5 +1,5 @@
-//! Older data: a server comes back with what it had before. Numbers grow all the same, and whoever
-//! is gone from it hears.
+//! Older data: a server comes back with an older state. Numbers grow all the same, and a holder
+//! that is missing in it is notified.
 
 use tenure_core::{Engine as _, ErrorKind, LeaveMode, TicketState, WaitMode};
 use tenure_servers::mongodb::{Members, Server, doc};
@@ -15,7 +15,7 @@ fn after_an_older_record_numbers_grow_and_whoever_is_gone_is_told() {
         join(&store, &first).await;
         let older = look_at(&server, "a").unwrap();
         let behind = join(&store, &second).await;
-        // As a restored backup would have it.
+        // The state that a restored backup would have.
         let change = doc! { "q": { "_id": record("a") }, "u": older };
         ask(&server, doc! { "update": "locks", "updates": [change] });
         assert_eq!(store.renew(&second).await.unwrap(), None, "it is gone");
@@ -38,7 +38,7 @@ fn what_a_primary_wrote_alone_is_no_success_and_is_gone_after_it_rolled_back() {
         for other in &others {
             other.kill().unwrap();
         }
-        // The primary writes both down, and nobody else does.
+        // The primary writes both down, and no other member does.
         let lost = ticket("b", LONG);
         let (left, joined) =
             tokio::join!(store.leave(&held, LeaveMode::Now), store.join(&lost, WaitMode::Wait));

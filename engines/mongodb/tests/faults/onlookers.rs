@@ -1,5 +1,4 @@
-//! Onlookers are told every event, whatever happens to their stream, and are told when they missed
-//! some.
+//! Onlookers get every event, whatever happens to their stream, or a report that they missed some.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -19,11 +18,11 @@ fn all() -> Scope {
     Scope::Prefix(String::new())
 }
 
-/// So many events from the cursor on, of which none may be missed.
+/// Returns `count` events from the cursor on, of which none may be missed.
 async fn events(store: &MongoStore, scope: &Scope, mut cursor: Cursor, count: usize) -> Vec<Event> {
     let mut events = Vec::new();
     while events.len() < count {
-        // An outage is told, and the next call goes on behind what was told last.
+        // An outage is an error, and the next call goes on after the last event.
         let Ok(news) = soon("an event", store.events(scope, Some(cursor))).await else { continue };
         assert!(!news.missed, "nothing is missed");
         cursor = news.cursor;
@@ -32,8 +31,8 @@ async fn events(store: &MongoStore, scope: &Scope, mut cursor: Cursor, count: us
     events
 }
 
-/// Many clients lock a few keys; of each ticket it is told that it came, was served and left, once,
-/// in this order.
+/// Many clients lock a few keys. For each ticket an onlooker must see once that it came, was served
+/// and left, in this order.
 async fn every_lock_is_told(server: &Server, trouble: impl AsyncFnOnce()) {
     let onlooker = store(&server.url()).await;
     let begin = onlooker.events(&all(), None).await.unwrap().cursor;
@@ -96,8 +95,7 @@ fn nothing_is_missed_while_the_stream_is_killed_again_and_again() {
     });
 }
 
-/// A record in which nobody stood when somebody began to look on is not known to the onlooker, nor
-/// is its name.
+/// A record whose line was empty when the onlooker began is not known to it, nor is its name.
 #[test]
 fn a_line_that_was_idle_is_told_by_its_name() {
     play(async || {
@@ -119,8 +117,7 @@ fn a_line_that_was_idle_is_told_by_its_name() {
     });
 }
 
-/// The onlooker asks for the name of such a record. Where it gets no answer, it reads all lines
-/// anew.
+/// The onlooker asks for the name of such a record. If it gets no answer, it reads all lines anew.
 #[test]
 fn a_line_whose_name_is_not_read_is_told_as_missed_and_followed_from_then_on() {
     play(async || {

@@ -1,4 +1,4 @@
-//! Reaping: idle records go, held ones stay, and numbers grow all the same.
+//! Reaping: idle records are deleted, held ones stay, and numbers grow all the same.
 
 use tenure_core::{Engine as _, LeaveMode, WaitMode};
 use tenure_servers::mongodb::{Server, doc};
@@ -14,7 +14,7 @@ fn an_idle_record_is_reaped_and_numbers_go_on_growing() {
         let before = store.join(&first, WaitMode::Wait).await.unwrap().unwrap();
         store.leave(&first, LeaveMode::Now).await.unwrap();
         assert!(look_at(&server, "a").unwrap().get_datetime("reap").is_ok(), "it may go one day");
-        // That day comes.
+        // The date of the record has come.
         let change = doc! { "q": { "_id": record("a") }, "u": [{ "$set": { "reap": { "$subtract": ["$$NOW", 1000] } } }] };
         ask(&server, doc! { "update": "locks", "updates": [change] });
         until("the server reaps it", async || look_at(&server, "a").is_none()).await;
@@ -39,7 +39,7 @@ fn a_release_leaves_the_index_alone_and_no_long_life_keeps_an_idle_record() {
         store.join(&again, WaitMode::Wait).await.unwrap();
         assert_eq!(reap(), first, "nor does the next lock");
         store.leave(&again, LeaveMode::Now).await.unwrap();
-        // Somebody stood there for a day, and nobody cleaned up.
+        // A ticket stood there for a day, and the record was not reaped.
         let later = doc! { "$toDate": { "$add": ["$$NOW", 86_400_000_i64] } };
         let change =
             doc! { "q": { "_id": record("a") }, "u": [{ "$set": { "reap": [later, true] } }] };

@@ -1,4 +1,4 @@
-//! Refusals: each is one sentence that names the server and the way out, and no password.
+//! Refusals: each is one sentence with the server and the way out, and without a password.
 
 use std::io::Write as _;
 use std::net::{Ipv4Addr, TcpListener};
@@ -67,7 +67,7 @@ fn a_collection_that_cannot_keep_locks_is_refused() {
 fn a_server_that_is_not_there_is_told_in_time() {
     play(async || {
         let url = "mongodb://clerk:s3cret@127.0.0.1:9/?timeout=300ms";
-        let error = tenure_mongodb::connect(url).await.expect_err("nobody listens there");
+        let error = tenure_mongodb::connect(url).await.expect_err("no server listens there");
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
         for part in ["127.0.0.1:9", "is the server running?"] {
             assert!(error.to_string().contains(part), "{error}");
@@ -95,8 +95,7 @@ fn whoever_answers_in_the_place_of_a_primary_is_told_as_what_it_is() {
         thread::spawn(move || rude.incoming().for_each(drop));
         thread::spawn(move || {
             for client in web.incoming() {
-                // Whoever is gone does not hear it.
-                let _said = client.unwrap().write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+                let _ = client.unwrap().write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n"); // it may be gone
             }
         });
         for at in at {
@@ -181,7 +180,7 @@ fn a_line_that_would_not_fit_into_a_document_is_refused_by_a_sentence() {
         let store = store(&format!("{}&timeout=30s", server.url())).await;
         let held = ticket("a", Duration::from_secs(600));
         store.join(&held, WaitMode::Wait).await.unwrap().unwrap();
-        // As if thousands waited, each with a note.
+        // As if thousands of tickets waited, each with a note.
         let more = doc! { "$set": { "ballast": "x".repeat(13 << 20) } };
         let change = doc! { "q": { "_id": super::stage::record("a") }, "u": more };
         super::stage::ask(&server, doc! { "update": "locks", "updates": [change] });

@@ -9,10 +9,10 @@ use tenure_servers::mongodb::Server;
 
 use super::stage::{connect, play, until};
 
-/// The length of a message's header, and of what stands between it and the document.
+/// Length of a message's header, and of the bytes between it and the document.
 const HEADER: usize = 16;
 const BEFORE_DOCUMENT: usize = 5;
-/// What a member says of itself, and a router does not.
+/// Fields in the answer of a member, which a router's answer does not have.
 const OF_MEMBERS: [&str; 9] = [
     "setName",
     "setVersion",
@@ -26,7 +26,7 @@ const OF_MEMBERS: [&str; 9] = [
 ];
 const AHEAD_MS: i64 = 40_000;
 
-/// Answers as a router whose clock is ahead of the server's, and returns its address.
+/// Answers as a router whose clock is ahead of the server's. Returns its address.
 fn router(server: &Server, ahead_ms: i64) -> String {
     let (listener, port) = (TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap(), server.port());
     let address = listener.local_addr().unwrap().to_string();
@@ -46,7 +46,7 @@ fn router(server: &Server, ahead_ms: i64) -> String {
     address
 }
 
-/// Passes messages on. What the server says of itself becomes what a router says.
+/// Passes messages on. An answer to `hello` is changed to that of a router.
 fn answer(mut server: impl Read, mut client: impl Write, ahead_ms: i64) -> io::Result<()> {
     loop {
         let mut message = vec![0; HEADER];
@@ -90,7 +90,7 @@ fn routers_whose_clocks_are_apart_are_warned_of() {
         let one = warnings(&ahead).await;
         assert!(one.contains("each router ends locks and numbers them by its own clock"), "{one}");
         assert!(!one.contains("is ahead of that of"), "{one}");
-        // An opening does not wait for routers that are slow.
+        // An opening does not wait for slow routers.
         let (both, words) = (format!("{right},{ahead}"), format!("the clock of {ahead} is ahead"));
         until("it is told", async || warnings(&both).await.contains(&words)).await;
     });

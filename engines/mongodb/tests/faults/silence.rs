@@ -1,4 +1,4 @@
-//! Silence: a server that stands still, and callers who have their answer all the same.
+//! Silence: a server that is frozen, and callers that get an answer all the same.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -94,14 +94,14 @@ fn memory_is_flat_while_nothing_passes() {
     });
 }
 
-/// Not a test: where the client's process begins.
+/// Not a test: the entry point of the client's process.
 #[test]
 fn client_process() {
     Outage::be_client(connect);
 }
 
-/// A thousand guards are dropped while the server does not answer. It is told of all of them when
-/// it is back, and not by a thousand commands at once, nor by many for each.
+/// A thousand guards are dropped while the server does not answer. When it is back, all are
+/// released, without a thousand commands at once, and with at most three for each guard.
 #[test]
 fn guards_that_were_dropped_in_an_outage_are_given_back_without_a_storm() {
     play(async || {

@@ -1,4 +1,4 @@
-//! The stage of these stories: what a test asks of a server.
+//! The stage of these tests: the requests of a test to its server.
 
 use std::time::Duration;
 
@@ -9,15 +9,15 @@ use tenure_mongodb::MongoStore;
 use tenure_servers::mongodb::{Document, MONGOD, Server, doc};
 use tenure_servers::{Tool, have};
 
-/// A life so long that no heartbeat falls into its story: what happens was not found out by one.
+/// A life without a heartbeat in the time of a test: what a ticket notices comes from elsewhere.
 pub(super) const LONG: Duration = Duration::from_secs(24 * 3600);
 
-/// Plays a story that needs a MongoDB, if there is one here.
+/// Runs a test that needs a MongoDB, if there is one here.
 pub(super) fn play(story: impl AsyncFnOnce()) {
     play_with(&[], story);
 }
 
-/// The same for a story that needs these as well.
+/// The same for a test that needs these tools as well.
 pub(super) fn play_with(tools: &[Tool], story: impl AsyncFnOnce()) {
     if !have(&[MONGOD]) || !have(tools) {
         return;
@@ -25,17 +25,17 @@ pub(super) fn play_with(tools: &[Tool], story: impl AsyncFnOnce()) {
     stage::play(story());
 }
 
-/// The locks at this URL.
+/// Opens the locks at this URL.
 pub(super) async fn connect(url: impl AsRef<str>) -> Locks {
     tenure_mongodb::connect(url).await.expect("the server can be reached")
 }
 
-/// The engine itself, on the runtime of the story.
+/// Opens the engine itself, on the runtime of the test.
 pub(super) async fn store(url: &str) -> MongoStore {
     MongoStore::open(url).await.expect("the server can be reached")
 }
 
-/// A ticket for the whole of this key.
+/// Returns a ticket for the whole of this key.
 pub(super) fn ticket(key: &str, ttl: Duration) -> Ticket {
     Ticket { ttl, ..Ticket::new(Key::new(key).unwrap(), Share::WHOLE) }
 }
@@ -45,7 +45,7 @@ pub(super) async fn join(store: &MongoStore, ticket: &Ticket) -> Place {
     store.join(ticket, WaitMode::Wait).await.expect("it is answered").expect("it waits")
 }
 
-/// The id of a line's record.
+/// Returns the id of a line's record.
 pub(super) fn record(key: &str) -> String {
     Key::new(key).unwrap().canonical("tenure")
 }
@@ -55,14 +55,14 @@ pub(super) fn ask(server: &Server, command: Document) -> Document {
     server.command("tenure", command).unwrap()
 }
 
-/// The record of a line, if there is one.
+/// Returns the record of a line, if there is one.
 pub(super) fn look_at(server: &Server, key: &str) -> Option<Document> {
     let found = ask(server, doc! { "find": "locks", "filter": { "_id": record(key) } });
     let batch = found.get_document("cursor").unwrap().get_array("firstBatch").unwrap();
     batch.first().map(|record| record.as_document().unwrap().clone())
 }
 
-/// How many commands of this name the server was asked.
+/// Returns how many commands of this name the server received.
 pub(super) fn count(server: &Server, command: &str) -> i64 {
     let status = server.command("admin", doc! { "serverStatus": 1 }).unwrap();
     let commands = status.get_document("metrics").unwrap().get_document("commands").unwrap();
@@ -70,7 +70,7 @@ pub(super) fn count(server: &Server, command: &str) -> i64 {
     command.get_i64("total").or_else(|_| command.get_i32("total").map(i64::from)).unwrap()
 }
 
-/// The change streams that are open on a server that lets everyone in: the pipeline of each.
+/// Returns the pipelines of the open change streams of a server without logins.
 pub(super) fn streams(server: &Server) -> Vec<String> {
     let stages = [
         doc! { "$currentOp": { "allUsers": true, "idleCursors": true } },

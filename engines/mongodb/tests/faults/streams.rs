@@ -1,4 +1,4 @@
-//! Streams: the change stream ends, and whoever waits is woken all the same.
+//! Streams: the change stream ends, and every waiter is woken all the same.
 
 use tenure_core::{Engine as _, LeaveMode, TicketId, TicketState, Wake};
 use tenure_mongodb::MongoStore;
@@ -6,10 +6,10 @@ use tenure_servers::mongodb::{Server, Setup, doc};
 
 use super::stage::{LONG, ask, count, join, play, soon, store, ticket, until};
 
-/// Part of what the oplog of a test's server keeps, which is 16 MB.
+/// Part of the size that the oplog of a test's server keeps, which is 16 MB.
 const PIECE_BYTES: usize = 4 << 20;
 
-/// Somebody waits and listens; something happens to its stream; it is served, and is woken.
+/// Asserts that a waiter is woken that listens, whose stream has trouble, and that is then served.
 async fn is_woken_after(
     server: &Server,
     trouble: impl AsyncFnOnce(&MongoStore),
@@ -33,7 +33,7 @@ async fn is_woken_after(
         tokio::select! { woken = watch => woken, () = story => unreachable!("it goes on") }
     });
     assert!(matches!(woken.await.unwrap(), Wake::Served(_) | Wake::Look));
-    // What ended the stream may have ended the connections of others, too.
+    // The trouble may have ended the connections of others, too.
     let place = soon("it is answered", async {
         loop {
             match waiter.renew(&waits).await {
@@ -92,7 +92,7 @@ fn an_oplog_that_rolled_over_under_the_stream_costs_no_hand_over() {
     });
 }
 
-/// When the oldest entry of the oplog was written, in seconds.
+/// Returns when the oldest entry of the oplog was written, in seconds.
 fn oldest_of(server: &Server) -> u32 {
     at_end_of_oplog(server, 1)
 }

@@ -1,5 +1,5 @@
-//! Records that this version of Tenure cannot read: a later version made them, or somebody changed
-//! them by hand. Who may hold there is not known, so nobody is let in.
+//! Records that this version of Tenure cannot read: a later version wrote them, or an operator
+//! changed them. It is not known which tickets hold there, so no ticket is served.
 
 use mongodb::bson::{Bson, DateTime};
 use tenure_core::{
@@ -10,7 +10,7 @@ use tenure_servers::mongodb::{Document, Server, doc};
 
 use super::stage::{LONG, ask, connect, join, look_at, play, record, store, ticket};
 
-/// A seat as this version keeps it.
+/// Returns a seat as this version keeps it.
 fn seat() -> Document {
     doc! {
         "id": "0123456789abcdef0123456789abcdef", "n": 7_i64, "ends": i64::MAX >> 12, "take": i64::from(Share::WHOLE.of()), "told": false,
@@ -18,7 +18,7 @@ fn seat() -> Document {
     }
 }
 
-/// The same, but for one field.
+/// The same with another value in one field.
 fn seat_with(field: &str, value: impl Into<Bson>) -> Document {
     let mut seat = seat();
     seat.insert(field, value);
@@ -32,13 +32,13 @@ fn seat_without(field: &str) -> Document {
     seat
 }
 
-/// Writes this into the place of the record of a line.
+/// Writes this in the place of the record of a line.
 fn put(server: &Server, key: &str, fields: &Document) {
     let change = doc! { "q": { "_id": record(key) }, "u": fields, "upsert": true };
     ask(server, doc! { "update": "locks", "updates": [change] });
 }
 
-/// The only record of the store.
+/// Returns the only record of the store.
 fn only(server: &Server) -> Document {
     let found = ask(server, doc! { "find": "locks", "filter": {} });
     let batch = found.get_document("cursor").unwrap().get_array("firstBatch").unwrap();
@@ -208,8 +208,8 @@ fn whoever_waits_before_the_record_is_spoiled_is_told() {
     });
 }
 
-// A window that ends too soon lets more in than its limit; one whose times are not whole is
-// answered by nothing.
+// A window that ends too soon would admit more than its limit. If its times are not whole numbers,
+// no answer can be given.
 #[test]
 fn a_window_that_cannot_be_read_lets_nobody_in() {
     play(async || {
@@ -263,7 +263,7 @@ fn whoever_holds_ahead_of_a_ticket_that_cannot_be_read_goes_on_holding() {
         for (at, ends) in [f64::NAN.into(), Bson::Null, "noon".into()].into_iter().enumerate() {
             let held = ticket(&format!("k{at}"), LONG);
             join(&store, &held).await;
-            // No end is known to be later than this step, so all are looked at.
+            // No end is known to be later than this step, so all are checked.
             let spoil =
                 doc! { "$set": { "waiting": [seat_with("ends", ends.clone())], "quiet": 0_i64 } };
             let change = doc! { "q": { "_id": record(held.key.as_str()) }, "u": spoil };
