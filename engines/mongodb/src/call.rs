@@ -57,7 +57,7 @@ pub(crate) struct Update<'a> {
     pub(crate) fields: RawDocumentBuf,
     /// Whether the record is inserted if there is none.
     pub(crate) makes: bool,
-    /// The expected state of the record. If it is otherwise, there is no answer.
+    /// The expected state of the record. If the state is different, there is no answer.
     pub(crate) expects: RawDocumentBuf,
     /// The order in which records are tried, if more than one may be found.
     pub(crate) sort: Option<&'a Document>,
@@ -103,9 +103,9 @@ impl Calls {
         loop {
             let answer = self.send(&self.database, self.command(update), until).await;
             match answer {
-                // The record is there, and otherwise than expected.
+                // The record exists, and is different from what was expected.
                 Err(Refused::Twice(_)) if !update.expects.is_empty() => return Ok(None),
-                // The record of the other client is there now.
+                // The record of the other client exists now.
                 Err(Refused::Twice(_)) if tries < INSERTS_MAX => tries += 1,
                 Err(Refused::Twice(_)) => return Err(trouble::contended(&self.name)),
                 Err(refused) => return Err(refused.into()),
@@ -227,7 +227,7 @@ impl Calls {
     }
 }
 
-/// Why there is no answer to a command.
+/// Reasons for which there is no answer to a command.
 enum Refused {
     /// Another client inserted the record at the same time.
     Twice(Error),

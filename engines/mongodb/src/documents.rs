@@ -18,13 +18,13 @@
 //! # }
 //! ```
 //!
-//! The lock lives in a field of the document, `_tenure`, which is gone from what your type sees. A
-//! lock on a [part](DocumentLocks::part) lives in the same field of the part: parts of one document
-//! lock independently of each other and of the whole, unless the locks are taken
+//! The lock lives in the field `_tenure` of the document, which your type does not see. A lock on a
+//! [part](DocumentLocks::part) lives in the same field of the part: parts of one document lock
+//! independently of each other and of the whole, unless the locks are taken
 //! [together](Documents::together).
 //!
-//! The page `DOCUMENTS.md` of this crate says what happens if a program that does not know of the
-//! lock writes to the document.
+//! The page `DOCUMENTS.md` of this crate describes what happens if a program without locks writes
+//! to the document.
 
 mod arrivals;
 mod change;

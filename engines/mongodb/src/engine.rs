@@ -154,7 +154,7 @@ impl MongoStore {
         let hurry = patience == WaitMode::NoWait;
         let wish = Wish { reads, ..Wish::new(ticket.clone(), Verb::Join { hurry }) };
         let joined = match self.lanes.ask(&spot, wish).await {
-            // It was sent before, and the answer was lost: the ticket stands there, and renews.
+            // It was sent before, and the answer was lost: the ticket is in the line, so renew it.
             Ok(Came::Known) => match self.renew(ticket).await {
                 Ok(None) => Err(trouble::ended(&self.calls.name)),
                 renewed => renewed,
@@ -210,7 +210,7 @@ impl Engine for MongoStore {
             self.ask(&spot, ticket, Verb::Leave { soon: how == LeaveMode::Graceful }).await?;
         let Came::Left(mut left) = came else { return Err(trouble::strange(&self.calls.name)) };
         if left == LeaveOutcome::Absent && self.roll.was_never_sent(&spot.record, ticket.id) {
-            // It waited in this client and was never sent, so it cannot come in late.
+            // It waited in this client and was never sent, so it cannot join later.
             left = LeaveOutcome::Waiting;
         }
         if left != LeaveOutcome::Requested {
@@ -272,7 +272,7 @@ impl Engine for MongoStore {
             is_plain: false,
             stages: [&count.stages, &[], &[]],
             fields: count.fields.clone(),
-            // A look opens no window.
+            // A read opens no window.
             makes: by > 0,
             expects: RawDocumentBuf::new(),
             sort: None,

@@ -38,8 +38,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(2);
 /// Pause after the server has refused the stream. Consumers poll meanwhile.
 const PAUSE_REFUSED: Duration = Duration::from_secs(30);
 /// Error codes of a stream that cannot be resumed, so changes were missed:
-/// `ChangeStreamFatalError`,
-/// `ChangeStreamHistoryLost`, `InvalidResumeToken`, `CappedPositionLost`.
+/// `ChangeStreamFatalError`, `ChangeStreamHistoryLost`, `InvalidResumeToken`, `CappedPositionLost`.
 const LOST: [i32; 4] = [280, 286, 260, 136];
 /// Kinds of changes after which a stream ends or stays silent. The server ends it also if no
 /// consumer wants these.

@@ -164,8 +164,8 @@ impl Carrier {
         Ok(answered)
     }
 
-    /// Sends these wishes and returns the outcome of each. One alone tries the shorter verb, where
-    /// that may do.
+    /// Sends these wishes and returns the outcome of each. A single wish tries the short verb if
+    /// that may apply.
     async fn send(&self, spot: &Spot, wishes: &[&Wish]) -> Result<Vec<Came>> {
         let (mut fresh, until) = (Fresh::new(), Instant::now() + self.calls.timeout);
         if let [wish] = wishes
@@ -232,8 +232,8 @@ impl Carrier {
         }
     }
 
-    /// Sends the shorter verb, if it applies; `None` if it does not, or the record was otherwise
-    /// than expected.
+    /// Sends the short verb, if it applies. Returns `None` if it does not, or the record was
+    /// different from what was expected.
     async fn send_alone(
         &self,
         spot: &Spot,
@@ -266,7 +266,7 @@ impl Carrier {
         Ok(Some(came))
     }
 
-    /// Returns the shorter verb for a ticket that may be alone in its line.
+    /// Returns the short verb for a ticket that may be alone in its line.
     fn alone<'a>(&'a self, spot: &'a Spot, wish: &Wish, fresh: &Fresh) -> Option<Update<'a>> {
         let (ticket, record, alone) = (&wish.ticket, &spot.record, spot.kit.alone.as_ref()?);
         let is_likely = match wish.verb {
@@ -297,8 +297,8 @@ impl Carrier {
             is_plain: short.is_plain,
             stages: [short.stages, &[], &[]],
             fields: spot.kit.answers.of_alone(&wish.reads),
-            // A document that is filled when it is inserted takes the longer verb. A known fresh
-            // record exists, or the longer verb inserts another one.
+            // A document that is filled when it is inserted takes the long verb. A known fresh
+            // record exists, or the long verb inserts another one.
             makes: matches!(wish.verb, Verb::Join { .. })
                 && spot.makes
                 && spot.filling.is_none()

@@ -9,10 +9,10 @@
 //! # }
 //! ```
 //!
-//! A line is one document, and a verb is one `findAndModify` whose pipeline runs on the server's
-//! clock. An answer counts when a majority has the write in its journal. A change stream notifies
-//! the next holder. The README of this crate says how to set up a server, and what is not promised.
-//! [`Locks::guarantees`] returns what the connected servers promise.
+//! The line of a key is one document, and a verb is one `findAndModify` whose pipeline runs on the
+//! server's clock. An answer counts when a majority has the write in its journal. A change stream
+//! notifies the next holder. The README of this crate describes the setup of a server, and what is
+//! not promised. [`Locks::guarantees`] returns what the connected servers promise.
 //!
 //! # Files
 //!
@@ -21,30 +21,30 @@
 //! | file | contents |
 //! |---|---|
 //! | `lib` | how to get locks; nothing else is needed to use the engine |
-//! | `description`, `url`, `settings` | what the engine says of itself, how its URLs are read, and what they mean |
+//! | `description`, `url`, `settings` | the schemes and options of the engine, how its URLs are read, and what they mean |
 //! | `connect` | how the driver is set up |
 //! | `store`, `engine` | how the engine is opened, and the nine verbs |
-//! | `facts` | what a start-up check finds: profile, refusals, warnings |
-//! | `trouble`, `name` | what went wrong, as a sentence; what the servers are called, without passwords |
+//! | `facts` | the results of the check at start-up: guarantees, refusals, warnings |
+//! | `trouble`, `name` | errors as sentences; the names of the servers, without passwords |
 //!
-//! An engine adds what only its store has. Here these are:
+//! An engine adds files for what only its store has. Here these are:
 //!
 //! | file | contents |
 //! |---|---|
-//! | `line`, `verbs`, `count` | what a record has, and the stages of each verb |
-//! | `alone` | the same in short, for a ticket that is alone |
+//! | `line`, `verbs`, `count` | the fields of a record, and the stages of each verb |
+//! | `alone` | short verbs for a ticket that is alone in its line |
 //! | `lens`, `spot`, `spots` | where a line lives: in which document, and where in it |
-//! | `projection`, `answer`, `letter` | what travels back from a verb, and from a change stream |
-//! | `wish`, `ask`, `lane`, `bundle` | how verbs for one record go together in one command |
-//! | `fresh`, `readable` | how the first number of a new record is found, and which records and lines can be read at all |
+//! | `projection`, `answer`, `letter` | the answers to verbs, and the letters in a change stream |
+//! | `wish`, `ask`, `lane`, `bundle` | batching: verbs for one record go together in one command |
+//! | `fresh`, `readable` | the first number of a new record, and which records and lines this version can read |
 //! | `opening` | which collections can keep locks |
-//! | `call`, `records` | how a command is sent, and those that are about many records |
-//! | `clocks` | how far the clocks of a set's members are apart |
-//! | `feed` | the one change stream of a store, and who consumes it |
-//! | `stream`, `hearing`, `roll` | letters as a consumer of the feed, how they are found, and which tickets stand where |
+//! | `call`, `records` | how a command is sent, and the commands about many records |
+//! | `clocks` | how far apart the clocks of a set's members are |
+//! | `feed` | the one change stream of a store, and its consumers |
+//! | `stream`, `hearing`, `roll` | letters as a consumer of the feed, their filter, and which tickets stand where |
 //! | `glances` | a read of the records of watched tickets, about once a second, for what no letter reports |
-//! | `onlooker`, `mirror` | onlookers as consumers of the feed, and what a change says of a line |
-//! | `documents`, `tray` | locks on the program's own documents, and the documents that are read with them |
+//! | `onlooker`, `mirror` | onlookers as consumers of the feed, and the events of a line from its changes |
+//! | `documents`, `tray` | locks on the program's own documents, and the documents that are read in the same step |
 //! | `turns` | how many calls change one number at a time |
 
 mod alone;
@@ -104,26 +104,42 @@ pub use store::MongoStore;
 const RETRIES: u32 = 4;
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
-/// The locks of the servers that this URL names: `mongodb://HOST,HOST/DATABASE?option=value`, or
-/// `mongodb+srv://NAME`.
+/// Returns the locks of the servers that this URL names:
+/// `mongodb://HOST,HOST/DATABASE?option=value`, or `mongodb+srv://NAME`.
 ///
 /// It takes the options of the driver, and three more: `database` (the URL's, or `tenure`),
 /// `collection` (`locks`) and `timeout` (5 s). Compression, a proxy, a password on the client's key
 /// and logins by Kerberos or AWS are refused.
+///
+/// # Errors
+///
+/// [`Invalid`](tenure_core::ErrorKind::Invalid) or
+/// [`Unsupported`](tenure_core::ErrorKind::Unsupported) if the URL or an option is wrong.
+/// [`Rejected`](tenure_core::ErrorKind::Rejected) if the servers refuse the user, or the collection
+/// cannot keep locks. [`Unavailable`](tenure_core::ErrorKind::Unavailable) if no primary answers in
+/// time.
 pub async fn connect(url: impl AsRef<str>) -> Result<Locks> {
     let (options, settings) = url::read(url.as_ref()).await?;
     connect_with(options, settings).await
 }
 
-/// The same with options of the driver that were made by hand.
+/// As [`connect`](fn@connect), with options of the driver that the program has built.
+///
+/// # Errors
+///
+/// As [`connect`](fn@connect).
 pub async fn connect_with(options: ClientOptions, settings: Settings) -> Result<Locks> {
     hosted(async move { MongoStore::with_options(options, &settings).await }).await
 }
 
-/// The same over a client of the program's own. The calling runtime drives its connections, and
-/// must be the one that the client was made in. No lock is renewed while that runtime is blocked,
-/// or while the program's own commands use every connection of the client. The guarantees warn of
-/// it.
+/// As [`connect`](fn@connect), over a client of the program's own. The calling runtime drives its
+/// connections, and must be the one that the client was made in. No lock is renewed while that
+/// runtime is blocked, or while the program's own commands use every connection of the client. The
+/// guarantees contain a warning of it.
+///
+/// # Errors
+///
+/// As [`connect`](fn@connect).
 pub async fn connect_over(client: Client, settings: Settings) -> Result<Locks> {
     let home = Handle::current();
     hosted(async move { MongoStore::over(client, home, &settings).await }).await

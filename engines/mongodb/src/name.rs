@@ -1,9 +1,9 @@
-//! The name of the servers: how a sentence calls them, and what no sentence may tell.
+//! The name of the servers in messages, and the secrets that no message may contain.
 
 use mongodb::options::{ClientOptions, ServerAddress};
 use tenure_kit::secret::Secret;
 
-/// How an error may name the servers, and what no text may tell.
+/// The name of the servers in messages, and the secrets that no message may contain.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Name {
     pub(crate) servers: String,
@@ -20,7 +20,7 @@ impl Name {
         Self { servers: hosts.join(", "), hosts: options.hosts.clone(), secrets }
     }
 
-    /// The servers of a client whose options are not known.
+    /// Names the servers of a client whose options are not known.
     pub(crate) fn unknown() -> Self {
         Self { servers: "the client that was given".to_owned(), ..Self::default() }
     }

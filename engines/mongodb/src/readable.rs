@@ -107,7 +107,8 @@ fn limits() -> [(&'static str, i64); 3] {
     [("last", number_max()), ("at", number_max() / 1000), ("step", number_max())]
 }
 
-/// Whether this value can be the end of a life. It refuses the double NaN, which is below all numbers.
+/// Whether this value can be the end of a life. It refuses the double NaN, which is below all
+/// numbers.
 fn end(value: &str) -> Bson {
     bson!({ "$and": [{ "$isNumber": value }, { "$gte": [value, 0_i64] }] })
 }

@@ -1,4 +1,4 @@
-//! Which collection keeps the lines, and on what terms its servers are spoken to.
+//! The settings of a store: its database and collection, and the time for one answer.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -11,7 +11,7 @@ const DATABASE_BYTES_MAX: usize = 63;
 /// MongoDB allows 255 bytes for both names and the dot between them.
 const COLLECTION_BYTES_MAX: usize = 255 - DATABASE_BYTES_MAX - 1;
 
-/// Which collection keeps the lines, and how long one answer is waited for.
+/// The settings of a store: the collection of the lines, and the time for one answer.
 ///
 /// ```
 /// use std::time::Duration;
@@ -25,21 +25,25 @@ const COLLECTION_BYTES_MAX: usize = 255 - DATABASE_BYTES_MAX - 1;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Settings {
-    /// `None`: the one that the URL names, or `tenure`.
+    /// `None` means the database of the URL, or `tenure`.
     pub(crate) database: Option<String>,
-    /// `None`: `locks`.
+    /// `None` means `locks`.
     pub(crate) collection: Option<String>,
     pub(crate) timeout: Duration,
 }
 
 impl Settings {
-    /// The collection `locks` of the URL's database, or of `tenure`, and five seconds for an
-    /// answer.
+    /// Creates the defaults: the collection `locks` of the URL's database, or of `tenure`, and 5 s
+    /// for an answer.
     pub fn new() -> Self {
         Self { database: None, collection: None, timeout: TTL_DEFAULT / 6 }
     }
 
-    /// The same with this database.
+    /// Sets the database.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](tenure_core::ErrorKind::Invalid) if MongoDB allows no database of this name.
     pub fn database(self, name: impl Into<String>) -> Result<Self> {
         let name = name.into();
         let bad = |letter: char| "/\\. \"$*<>:|?\0".contains(letter);
@@ -51,7 +55,11 @@ impl Settings {
         Ok(Self { database: Some(name), ..self })
     }
 
-    /// The same with this collection, which is Tenure's own.
+    /// Sets the collection, which is Tenure's own.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](tenure_core::ErrorKind::Invalid) if MongoDB allows no collection of this name.
     pub fn collection(self, collection: impl Into<String>) -> Result<Self> {
         let collection = collection.into();
         let bad = |letter: char| "$\0".contains(letter);
@@ -69,12 +77,12 @@ impl Settings {
         Ok(Self { collection: Some(collection), ..self })
     }
 
-    /// The same with this time for one answer.
+    /// Sets the time for one answer.
     pub fn timeout(self, timeout: Duration) -> Self {
         Self { timeout, ..self }
     }
 
-    /// The same with an option of a URL.
+    /// Sets an option of a URL.
     pub(crate) fn with(self, name: &str, value: Value) -> Result<Self> {
         match name {
             "database" => self.database(value.text()),

@@ -52,7 +52,7 @@ pub struct MongoStore {
     pub(crate) sampler: Sampler,
     pub(crate) host: ThisRuntime,
     pub(crate) spots: Spots,
-    /// The documents that tickets read when they were served.
+    /// Documents that tickets read when they were served.
     pub(crate) tray: Arc<Tray>,
     /// Whether the client is this store's own, and ends with it.
     pub(crate) is_own: bool,
@@ -60,18 +60,30 @@ pub struct MongoStore {
 
 impl MongoStore {
     /// Connects to the servers that the URL names.
+    ///
+    /// # Errors
+    ///
+    /// As [`connect`](fn@crate::connect).
     pub async fn open(url: &str) -> Result<Self> {
         let (options, settings) = url::read(url).await?;
         Self::with_options(options, &settings).await
     }
 
     /// Connects with these options of the driver.
+    ///
+    /// # Errors
+    ///
+    /// As [`connect`](fn@crate::connect).
     pub async fn with_options(options: ClientOptions, settings: &Settings) -> Result<Self> {
         let (client, name) = connect::client(options, settings.timeout)?;
         Self::of(client, name, Handle::current(), settings, true, Spots::records()).await
     }
 
-    /// Over a client of one's own, which `home` drives.
+    /// Opens the store over a client of the program's own, which `home` drives.
+    ///
+    /// # Errors
+    ///
+    /// As [`connect`](fn@crate::connect).
     pub async fn over(client: Client, home: Handle, settings: &Settings) -> Result<Self> {
         Self::of(client, Name::unknown(), home, settings, false, Spots::records()).await
     }
@@ -90,7 +102,7 @@ impl MongoStore {
         let mut profile = facts.profile(settings);
         profile.store.clone_from(&calls.name.servers);
         if !spots.reaps() {
-            // Onlookers of documents look for themselves.
+            // Onlookers of documents poll.
             profile.events = EventDelivery::Sampled;
         }
         if !is_own {

@@ -1,4 +1,4 @@
-//! The stream of letters: what other clients write into records for tickets of this client.
+//! The stream of letters that other clients write into records for tickets of this client.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use crate::feed::{Consumer, Feed, Hears, Listening};
 use crate::hearing::Hearing;
 use crate::letter;
 
-/// The letters of one client, which it hears while a ticket of its waits.
+/// The letters of one client, which it receives while one of its tickets waits.
 pub(crate) struct Stream {
     feed: Feed,
     hearing: Hearing,
@@ -35,12 +35,12 @@ impl Stream {
         self.feed.listen(self.letters.clone(), || self.hearing.letters(&self.letters.inbox))
     }
 
-    /// Whether letters are heard, now and from now on.
+    /// Returns whether letters are received, now and from now on.
     pub(crate) fn hears(&self) -> watch::Receiver<Hears> {
         self.letters.hears.subscribe()
     }
 
-    /// Since which opening letters are heard, if they are.
+    /// Returns the opening from which letters are received, if the stream is open.
     pub(crate) fn opening(&self) -> Option<u64> {
         match *self.letters.hears.borrow() {
             Hears::Open(opening) => Some(opening),
@@ -49,7 +49,7 @@ impl Stream {
     }
 }
 
-/// Puts what is heard into the tickets' boxes.
+/// Delivers letters to the tickets' boxes.
 struct Letters {
     mail: Arc<Subscriptions>,
     inbox: String,
@@ -65,7 +65,7 @@ impl Consumer for Letters {
             Hears::Open(_) if goes_on => {}
             // Letters were missed: every ticket looks.
             Hears::Open(_) => self.mail.interrupted(),
-            // It is for each ticket to find out what was written before.
+            // Each ticket looks for what was written before.
             Hears::Closed | Hears::Refused => {
                 let opening = self.openings.fetch_add(1, Ordering::Relaxed);
                 self.hears.send_replace(Hears::Open(opening));

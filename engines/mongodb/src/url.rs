@@ -1,4 +1,4 @@
-//! The URLs of MongoDB: the driver reads them, but for the options that are Tenure's own.
+//! The URLs of MongoDB. The driver reads them, except for the options of Tenure's own.
 
 use mongodb::options::ClientOptions;
 use tenure_core::{Error, Result};
@@ -9,14 +9,14 @@ use tenure_kit::url::Url;
 use crate::description::{DESCRIPTION, OWN};
 use crate::settings::Settings;
 
-/// Reads a URL. Where its servers are listed in DNS, this asks for them.
+/// Reads a URL. If its servers are listed in DNS, this queries DNS.
 pub(crate) async fn read(url: &str) -> Result<(ClientOptions, Settings)> {
     let (rest, settings) = split(url)?;
     match ClientOptions::parse(&rest).await {
         Ok(options) => {
-            // The name of a database in the path is one like any other.
+            // The database's name in the path has the same limits as any other.
             if let Some(name) = &options.default_database {
-                let _proper = Settings::new().database(name)?;
+                let _ = Settings::new().database(name)?; // only checks the name
             }
             Ok((options, settings))
         }
@@ -24,7 +24,7 @@ pub(crate) async fn read(url: &str) -> Result<(ClientOptions, Settings)> {
     }
 }
 
-/// The URL without Tenure's own options, and what those say.
+/// Returns the URL without Tenure's own options, and the settings in these.
 fn split(url: &str) -> Result<(String, Settings)> {
     let scheme = DESCRIPTION.read(url)?.scheme();
     let (address, options) = url.split_once('?').unwrap_or((url, ""));
@@ -47,7 +47,8 @@ fn split(url: &str) -> Result<(String, Settings)> {
     Ok((rest, settings))
 }
 
-/// Why the driver does not take the URL: its own words, unless they repeat what may be secret.
+/// Returns the error for a URL that the driver refuses. It has the driver's message, unless that
+/// may repeat a secret.
 fn unread(url: &str, error: &mongodb::error::Error) -> Error {
     let words = error.kind.to_string();
     let words = words.strip_prefix("An invalid argument was provided: ").unwrap_or(&words);
@@ -73,25 +74,25 @@ fn unread(url: &str, error: &mongodb::error::Error) -> Error {
     Error::invalid(sentence)
 }
 
-/// Whether what the driver takes for servers may be a part of a password: an `@` stands behind the
-/// first slash or question mark.
+/// Returns whether the part that the driver takes for servers may contain a part of a password:
+/// there is an `@` after the first slash or question mark.
 fn hides_its_login(url: &str) -> bool {
     let body = url.split_once("://").map_or(url, |(_, body)| body);
     body.split_once(['/', '?']).is_some_and(|(_, rest)| rest.contains('@'))
 }
 
-/// The name behind the login.
+/// Returns the name after the login.
 fn host(url: &str) -> &str {
     let body = url.split_once("://").map_or(url, |(_, body)| body);
     let servers = body.split(['/', '?']).next().unwrap_or(body);
     servers.rsplit('@').next().unwrap_or(servers)
 }
 
-/// Options that MongoDB's manual has, and that this client was built without.
+/// Options in MongoDB's manual that this client was built without.
 const COMPRESSION: [&str; 2] = ["compressors", "zlibcompressionlevel"];
 
-/// An option that neither Tenure nor the driver knows. A name that is like none of the known ones
-/// may be a part of a password, and is not repeated.
+/// Returns the error for an option that neither Tenure nor the driver knows. A name that resembles
+/// no known option may be a part of a password, and is not repeated.
 fn no_option(name: &str) -> Error {
     if COMPRESSION.iter().any(|option| option.eq_ignore_ascii_case(name)) {
         return Error::unsupported(
@@ -114,7 +115,7 @@ fn no_option(name: &str) -> Error {
     ))
 }
 
-/// Whatever may be a password.
+/// Returns every part of the URL that may be a password.
 fn secrets(url: &str) -> Vec<Secret> {
     let body = url.split_once("://").map_or(url, |(_, body)| body);
     let login = body.rsplit_once('@').map_or("", |(login, _)| login);

@@ -29,7 +29,7 @@ mod members {
     tenure_conformance::suite!(async || arena(&MEMBERS).await, shared: locks, other_deployment);
 }
 
-/// One server without a set, which cannot push.
+/// One server without a set, which has no change streams.
 mod standalone {
     use super::*;
 
@@ -38,7 +38,7 @@ mod standalone {
     tenure_conformance::suite!(async || arena(&STANDALONE).await, shared: locks, other_deployment);
 }
 
-/// TLS, and a user who may do only what a lock needs.
+/// TLS, and a user with only the rights that a lock needs.
 mod limited {
     use super::*;
 

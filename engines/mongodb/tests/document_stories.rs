@@ -24,7 +24,7 @@ use mongodb::bson::{Document, doc};
 use tenure_servers::have;
 use tenure_servers::mongodb::{MONGOD, Server};
 
-/// Where a worker finds the server; only a worker has it.
+/// Variable with the worker's URL of the server. Only a worker has it.
 const URL: &str = "TENURE_WORKER_URL";
 const EVENTS_URL: &str = "TENURE_EVENTS_URL";
 const NAME: &str = "TENURE_WORKER_NAME";
@@ -38,7 +38,7 @@ fn server() -> Option<Server> {
     have(&[MONGOD]).then(|| Server::start().unwrap())
 }
 
-/// Plays a story in memory, and then on a server if there is one here.
+/// Runs a story in memory, and then on a server if there is one here.
 fn everywhere(story: impl Fn(&str)) {
     story("memory:");
     if let Some(server) = server() {
@@ -91,8 +91,8 @@ fn every_mail_is_sent_once_although_a_worker_is_killed() {
     });
 }
 
-/// The worker of the page: its lines are counted, and three processes of it do all events, although
-/// one is killed at its work.
+/// The worker of the page: its lines are counted, and three processes of it process all events,
+/// although one is killed at its work.
 #[test]
 fn every_event_is_done_once_although_a_worker_is_killed() {
     const EVENTS: i32 = 300;
@@ -129,14 +129,14 @@ fn every_event_is_done_once_although_a_worker_is_killed() {
     });
 }
 
-/// Not a test: where a worker of events begins.
+/// Not a test: the entry point of a worker of events.
 #[test]
 fn event_worker_process() {
     let (Ok(url), Ok(name)) = (env::var(EVENTS_URL), env::var(NAME)) else { return };
     block_on(worker::work(&url, &name)).unwrap();
 }
 
-/// Not a test: where a worker process begins.
+/// Not a test: the entry point of a worker process.
 #[test]
 fn worker_process() {
     let (Ok(url), Ok(name)) = (env::var(URL), env::var(NAME)) else { return };

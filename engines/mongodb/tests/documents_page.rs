@@ -1,5 +1,5 @@
-//! The snippets of the page on documents: they stand here as they stand there, compile, and do what
-//! the page says.
+//! The snippets of the page on documents: they are the same here as on the page, compile, and do
+//! what the page describes.
 #![cfg(unix)]
 
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Faults: what becomes of locks when servers fail, answers are lost, and records are meddled with.
+//! Faults: what becomes of locks when servers fail, answers are lost, and records are changed by
+//! hand.
 #![cfg(unix)]
 
 #[path = "faults/answers.rs"]

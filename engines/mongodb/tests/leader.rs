@@ -1,4 +1,4 @@
-//! The example, as two processes on a real server: the leader is killed, and the other one takes
+//! The example as two processes on a real server: the leader is killed, and the other one takes
 //! over.
 #![cfg(unix)]
 
@@ -11,7 +11,7 @@ use std::process::Command;
 use tenure_servers::have;
 use tenure_servers::mongodb::{MONGOD, Server};
 
-/// Where the worker finds the server; only a worker has it.
+/// Variable with the worker's URL of the server. Only a worker has it.
 const URL: &str = "TENURE_LEADER_URL";
 const NAME: &str = "TENURE_LEADER_NAME";
 
@@ -38,7 +38,7 @@ fn when_the_leader_is_killed_the_other_process_takes_over() {
     assert!(second.token > first.token, "terms are numbered upwards");
 }
 
-/// Not a test: where a worker process begins.
+/// Not a test: the entry point of a worker process.
 #[test]
 fn worker_process() {
     let (Ok(url), Ok(name)) = (env::var(URL), env::var(NAME)) else { return };

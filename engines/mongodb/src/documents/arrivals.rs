@@ -15,11 +15,11 @@ use crate::alone::NOT_BEFORE;
 use crate::feed::{Consumer, Feed, Hears, Listening, Wants};
 use crate::store::MongoStore;
 
-/// How long a worker waits for the stream to open before it looks for documents. Once the stream
-/// opens, the bell rings.
+/// Longest time for which a worker waits for the stream to open before it looks for documents. Once
+/// the stream opens, the worker is notified.
 const OPENING_MAX: Duration = Duration::from_secs(1);
 
-/// The bell of one queue. It rings while a worker listens.
+/// The notifications of one queue, while a worker listens.
 pub(super) struct Arrivals(Source);
 
 enum Source {
@@ -27,7 +27,7 @@ enum Source {
     Memory(watch::Receiver<u64>),
 }
 
-/// A worker that listens, until this is dropped.
+/// A listening worker. Dropping this ends the listening.
 pub(super) struct Worker {
     rung: watch::Receiver<u64>,
     hears: Option<watch::Receiver<Hears>>,
@@ -35,7 +35,7 @@ pub(super) struct Worker {
 }
 
 impl Arrivals {
-    /// The bell for documents in which a change of these fields counts.
+    /// Returns the notifications of changes of these fields.
     pub(super) fn new(store: &MongoStore, fields: FilterFields) -> Result<Self> {
         let field = store.spots.in_documents()?.field.clone();
         let name = fields.name();
@@ -49,12 +49,12 @@ impl Arrivals {
         Ok(Self(Source::Stream { feed: store.feed.clone(), ear: Arc::new(ear) }))
     }
 
-    /// The bell that something else rings.
+    /// Returns the notifications of another sender.
     pub(super) fn of(rung: watch::Receiver<u64>) -> Self {
         Self(Source::Memory(rung))
     }
 
-    /// Listens, and returns once the bell is heard, or it is clear that it will not be soon.
+    /// Listens. Returns once notifications are received, or after `OPENING_MAX`.
     pub(super) async fn listen(&self, host: &dyn Runtime) -> Worker {
         match &self.0 {
             Source::Stream { feed, ear } => {
@@ -62,7 +62,7 @@ impl Arrivals {
                 let (rung, mut hears) = (ear.rings.subscribe(), ear.hears.subscribe());
                 {
                     let opens = pin!(hears.wait_for(|hears| *hears != Hears::Closed));
-                    // Where the stream is late, the worker looks now, and again when it opens.
+                    // If the stream is late, the worker looks now, and again when it opens.
                     drop(select(opens, host.sleep(OPENING_MAX)).await);
                 }
                 Worker { rung, hears: Some(hears), _listening: Some(listening) }
@@ -73,34 +73,34 @@ impl Arrivals {
 }
 
 impl Worker {
-    /// All that has rung up to now is known.
+    /// Marks all notifications up to now as seen.
     pub(super) fn know(&mut self) {
         self.rung.mark_unchanged();
     }
 
-    /// Returns once something may have come in.
+    /// Returns once a document may have come in.
     pub(super) async fn rung(&mut self) {
         if self.rung.changed().await.is_err() {
             std::future::pending::<()>().await;
         }
     }
 
-    /// Whether something may have come in.
+    /// Returns whether a document may have come in.
     pub(super) fn has_rung(&self) -> bool {
         self.rung.has_changed().unwrap_or(false)
     }
 
-    /// Whether the server refuses to say what comes in, so the worker has to poll.
+    /// Returns whether the server refuses the change stream, so the worker has to poll.
     pub(super) fn is_refused(&self) -> bool {
         self.hears.as_ref().is_some_and(|hears| *hears.borrow() == Hears::Refused)
     }
 }
 
-/// Rings whenever anything counts, and whenever it may have missed something.
+/// Notifies the workers of each change that counts, and whenever it may have missed one.
 struct Ear {
     field: String,
     fields: FilterFields,
-    /// The field of a change that says whether it counts.
+    /// Name of the field of a change that has whether it counts.
     name: String,
     hears: watch::Sender<Hears>,
     rings: watch::Sender<u64>,
@@ -147,15 +147,15 @@ impl Consumer for Ear {
 
     fn closed(&self) {
         self.hears.send_replace(Hears::Closed);
-        // A worker that waits looks, and gets the error of closed locks.
+        // A waiting worker looks again, and gets the error of closed locks.
         self.ring();
     }
 }
 
-/// The kinds of changes by which a document comes in.
+/// Kinds of changes by which a document comes in.
 const COMES_IN: [&str; 2] = ["insert", "replace"];
 
-/// Whether an update changes a field that the filter names, or lets the document go.
+/// Whether an update changes a field that the filter names, or releases the document.
 fn counts(field: &str, fields: &FilterFields) -> Bson {
     let changed =
         bson!({ "$objectToArray": { "$ifNull": ["$updateDescription.updatedFields", {}] } });

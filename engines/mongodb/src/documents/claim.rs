@@ -1,4 +1,4 @@
-//! A claim: one command that locks any one document which matches a filter, skips what is held, and
+//! A claim: one command that locks any one document that matches a filter and is not held, and
 //! reads it.
 
 use std::sync::Arc;
@@ -24,14 +24,14 @@ use crate::wish::{Reads, Verb, Wish};
 /// Maximum documents that one claim passes over. If more cannot be locked, the call fails, so that
 /// an operator notices.
 const UNFIT_MAX: u32 = 16;
-/// Which documents a claim looks for. Where an index has `not_before`, it leads to both kinds
-/// apart, and past all that is put off for longer.
+/// The documents that a claim looks for. An index that has `not_before` finds both kinds apart, and
+/// passes over all that are put off for longer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Which {
     Any,
-    /// Those that are not put off.
+    /// Documents that are not put off.
     Fresh,
-    /// Those that were put off until now.
+    /// Documents that were put off until now.
     PutOff,
 }
 
@@ -47,7 +47,7 @@ enum Claimed {
 }
 
 impl MongoStore {
-    /// Locks one document; `None` if there is none that matches and is free.
+    /// Locks one document. Returns `None` if none matches and is free.
     pub(super) async fn claim(
         &self,
         ticket: &Ticket,
@@ -64,8 +64,8 @@ impl MongoStore {
         claimed
     }
 
-    /// Whether the ticket has claimed a document. One whose claim was not answered is looked for
-    /// among all that match.
+    /// Returns whether the ticket has claimed a document. If its claim was not answered, this looks
+    /// for the ticket in all documents that match.
     pub(super) async fn has_claimed(&self, ticket: &Ticket) -> Result<bool> {
         let documents = self.spots.in_documents()?;
         if documents.claimed_by(ticket.id).is_some() {
@@ -85,7 +85,7 @@ impl MongoStore {
         Ok(true)
     }
 
-    /// Locks the first document that can be locked. Those before it are passed over.
+    /// Locks the first document that can be locked, and passes over those before it.
     async fn claim_any(
         &self,
         ticket: &Ticket,
@@ -135,8 +135,8 @@ impl MongoStore {
         Ok(Claimed::Nothing)
     }
 
-    /// Whether an index has the time to which documents were put off. A user who may not ask has
-    /// none.
+    /// Returns whether an index has `not_before`. If the user may not list indexes, it returns
+    /// `false`.
     async fn has_index(&self) -> Result<bool> {
         let name = format!("{}.{NOT_BEFORE}", self.spots.in_documents()?.field);
         let command = rawdoc! {
@@ -153,8 +153,8 @@ impl MongoStore {
             .any(|key| key.contains_key(&name)))
     }
 
-    /// Locks the first document to which all filters apply. The server may refuse without naming
-    /// the document; then the first one is asked for by name.
+    /// Locks the first document that matches all filters. The server may refuse without naming the
+    /// document. Then the first one is read and claimed by its `_id`.
     async fn claim_first(
         &self,
         ticket: &Ticket,
@@ -188,7 +188,7 @@ impl MongoStore {
         Ok(Claimed::Nothing)
     }
 
-    /// The `_id` of the first document to which a filter applies.
+    /// Returns the `_id` of the first document that matches a filter.
     async fn first(&self, query: &Document, order: Option<&Document>) -> Result<Option<Bson>> {
         let mut command = rawdoc! {
             "find": self.calls.collection.as_str(),
@@ -267,9 +267,9 @@ impl MongoStore {
         self.calls.write(self.change_by(&query, &empty)).await.map(drop)
     }
 
-    /// How long it is until a document that matches may be free, if no holder lets it go before:
-    /// its holder may be dead, or it was put off. `None`: none that matches is free within this
-    /// time, unless its holder lets it go.
+    /// Returns the time until a matching document may be free without a release: the lease of its
+    /// holder ends, or it is not put off any more. Returns `None` if there is none within this
+    /// time.
     pub(super) async fn next_due(
         &self,
         filter: Document,
@@ -326,12 +326,13 @@ impl Which {
     }
 }
 
-/// It is put off until then at the latest, or not at all. An index answers this.
+/// Returns the condition that a document is put off until then at the latest, or not at all. An
+/// index supports it.
 fn is_put_off_until(field: &str, then: &Bson) -> Document {
     doc! { "$expr": { "$lte": [format!("${field}.{NOT_BEFORE}"), then.clone()] } }
 }
 
-/// The first documents that answer a query.
+/// Returns the first documents in the answer to a query.
 fn batch(answer: &Document) -> Result<&Vec<Bson>> {
     let batch = answer.get_document("cursor").and_then(|cursor| cursor.get_array("firstBatch"));
     batch.map_err(|_| Error::rejected("a query was answered without a batch"))
@@ -364,7 +365,7 @@ fn now(field: &str) -> Bson {
     bson!({ "$max": [format!("${field}.at"), { "$toLong": "$$NOW" }] })
 }
 
-/// The same fields and the `_id`, by which the document is known from now on.
+/// Returns the same fields with the `_id`, which names the document from now on.
 fn with_id(fields: RawDocumentBuf) -> RawDocumentBuf {
     if fields.is_empty() {
         return fields;

@@ -1,4 +1,4 @@
-//! A collection in memory, as its user meets it.
+//! A collection in memory, as its user sees it.
 
 use std::sync::Arc;
 
@@ -14,11 +14,11 @@ use super::settings::Documents;
 use super::shelf::Shelf;
 use super::typed::{read, written};
 
-/// A collection in this process's memory. Clones are the same collection.
+/// A collection in this process's memory. Clones share the documents.
 ///
 /// It takes updates by `$set`, `$unset`, `$inc`, `$push` and `$pull`, and filters by values, `$eq`,
-/// `$ne`, `$gt`, `$gte`, `$lt`,
-/// `$lte`, `$in`, `$exists`, `$and` and `$or`. Pipelines and all else are refused by a sentence.
+/// `$ne`, `$gt`, `$gte`, `$lt`, `$lte`, `$in`, `$exists`, `$and` and `$or`. Pipelines and all other
+/// operators are refused with an error.
 ///
 /// ```
 /// use mongodb::bson::{Document, doc};
@@ -38,12 +38,17 @@ use super::typed::{read, written};
 pub struct MemoryDocuments(Arc<Warehouse>);
 
 impl MemoryDocuments {
-    /// An empty collection.
+    /// Creates an empty collection.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Inserts a document, as a program does that knows of no lock. Its `_id` must be new.
+    /// Inserts a document, as a program without locks does. Its `_id` must be new.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](tenure_core::ErrorKind::Invalid) if the document has no `_id`, and
+    /// [`Rejected`](tenure_core::ErrorKind::Rejected) if there is one with this `_id`.
     pub fn insert<T: Serialize>(&self, document: &T) -> Result<()> {
         let document = written(document)?;
         let id = document.get("_id").cloned();
@@ -57,7 +62,7 @@ impl MemoryDocuments {
         self.0.find(&id).map(|(document, field)| read(document, &id, &field)).transpose()
     }
 
-    /// Replaces the document with the same `_id`, as a program does that knows of no lock.
+    /// Replaces the document with the same `_id`, as a program without locks does.
     pub fn replace<T: Serialize>(&self, document: &T) -> Result<()> {
         let document = written(document)?;
         let id = document.get("_id").cloned().unwrap_or(Bson::Null);
@@ -65,19 +70,19 @@ impl MemoryDocuments {
         self.0.insert(&id, document)
     }
 
-    /// Updates a document by operators, as a program does that knows of no lock.
+    /// Updates a document by operators, as a program without locks does.
     pub fn update(&self, id: impl Into<Bson>, operators: &Document) -> Result<()> {
         self.0.update(&id.into(), operators)
     }
 
-    /// The engine under the locks on these documents: its keys are those of
+    /// Returns the engine under the locks on these documents. Its keys are those of
     /// [`DocumentLock::key`](super::DocumentLock::key).
     pub fn engine(&self, documents: &Documents) -> AnyEngine {
         let host = Arc::new(BackgroundRuntime::for_timers());
         AnyEngine::new(MemoryView::new(self.0.clone(), documents, host))
     }
 
-    /// Deletes a document, as a program does that knows of no lock.
+    /// Deletes a document, as a program without locks does.
     pub fn delete(&self, id: impl Into<Bson>) {
         self.0.delete(&id.into());
     }

@@ -1,5 +1,4 @@
-//! A guard: a locked document as it was when it was locked, and the changes that its holder may
-//! make.
+//! A guard: a locked document as it was when it was locked, and the changes of its holder.
 
 use std::fmt;
 use std::ops::Deref;
@@ -249,13 +248,14 @@ impl<T> DocumentGuard<T> {
         self.leave(Act::Delete).await
     }
 
-    /// Makes a last change, which was made under the lock even if that is lost before the release.
+    /// Makes a last change under the lock. It stays made even if the lock is lost before the
+    /// release.
     async fn leave(self, last: Act) -> Result<()> {
         self.holder.act(last).await?;
         self.after_last().await
     }
 
-    /// Releases the lock after the last change, which was made.
+    /// Releases the lock after the last change was made.
     async fn after_last(self) -> Result<()> {
         match self.release().await {
             Err(error) if error.kind() == ErrorKind::Lost => Ok(()),

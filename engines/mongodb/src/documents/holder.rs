@@ -1,5 +1,5 @@
-//! A holder: the ticket that locks a document or a part, those that it has around it, and what is
-//! asked for in their name.
+//! A holder: the ticket that locks a document or a part, the tickets around it, and the requests in
+//! their name.
 
 use std::future::{pending, poll_fn};
 use std::pin::pin;
@@ -27,7 +27,7 @@ impl Around {
         self.0.push((named, guard));
     }
 
-    /// Those that are around this part, from the outermost.
+    /// Returns the locks around this part, from the outermost.
     fn of(&self, part: &Named) -> impl Iterator<Item = &(Named, Guard)> {
         self.0.iter().filter(|(named, _)| named.path.is_around(&part.path))
     }
@@ -45,7 +45,7 @@ impl Around {
 
 pub(super) struct Holder {
     shelf: Arc<Shelf>,
-    /// The lock itself.
+    /// The lease of the lock itself.
     own: LeaseHandle,
     holding: Holding,
     /// The locks around it that are taken with it, from the outermost.
@@ -97,7 +97,7 @@ impl Holder {
         read(document, &self.holding.named.id, &self.shelf.settings.field)
     }
 
-    /// The lock and all locks around it.
+    /// Returns the lock and all locks around it.
     pub(super) fn all(&self) -> impl Iterator<Item = &LeaseHandle> {
         let around = self.around.of(&self.holding.named);
         around.map(|(_, guard)| &**guard).chain([&self.own])
@@ -107,13 +107,14 @@ impl Holder {
         self.all().try_for_each(LeaseHandle::check)
     }
 
-    /// Any of it is lost. The future does not borrow the holder, so that another task may await it.
+    /// Waits until any of the locks is lost. The future does not borrow the holder, so another task
+    /// may await it.
     pub(super) fn lost(&self) -> BoxFuture<'static, Loss> {
         let all: Vec<_> = self.all().map(|held| held.lost().boxed()).collect();
         select_all(all).map(|(loss, _, _)| loss).boxed()
     }
 
-    /// Works for as long as all of it is held. See [`LeaseHandle::run`].
+    /// Runs work for as long as all of the locks are held. See [`LeaseHandle::run`].
     pub(super) async fn run<F: Future>(&self, work: F) -> Result<F::Output> {
         let around = self.around.of(&self.holding.named);
         let around: Vec<_> = around.map(|(_, guard)| guard.lost().boxed()).collect();

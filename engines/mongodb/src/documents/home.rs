@@ -33,7 +33,7 @@ impl Home {
         }
     }
 
-    /// Reads the document for a holder; `None` if it holds no more.
+    /// Reads the document for a holder. Returns `None` if it holds no more.
     pub(super) async fn read(&self, holding: Holding, reads: Reads) -> Result<Option<Document>> {
         match self {
             Self::Mongo { store, host } => ask(host, store.clone().read(holding, reads)).await,
@@ -84,8 +84,8 @@ impl Home {
         }
     }
 
-    /// Returns the time until a matching document may be free by itself; `None`: none is within
-    /// this time.
+    /// Returns the time until a matching document may be free by itself. Returns `None` if there is
+    /// none within this time.
     pub(super) async fn next_due(
         &self,
         filter: Document,

@@ -1,4 +1,4 @@
-//! The locks on the documents of a collection, and one of them before it is taken.
+//! The locks on the documents of a collection, and the lock on one of them.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -42,7 +42,7 @@ impl<T> DocumentLocks<T> {
         &self.shelf
     }
 
-    /// The lock on the document with this `_id`.
+    /// Returns the lock on the document with this `_id`.
     ///
     /// The `_id` is a number, text, `ObjectId`, date, timestamp, bytes, boolean, null or document
     /// of these. As text it has at most 1,024 bytes. The lock of any other `_id` returns
@@ -51,7 +51,7 @@ impl<T> DocumentLocks<T> {
         DocumentLock::new(&self.shelf, Named::whole(id.into()))
     }
 
-    /// The lock on a part of the document with this `_id`; `P` is the type of the part.
+    /// Returns the lock on a part of the document with this `_id`. `P` is the type of the part.
     ///
     /// ```no_run
     /// # use serde::Deserialize;
@@ -76,9 +76,8 @@ impl<T> DocumentLocks<T> {
         self.shelf.locks.guarantees()
     }
 
-    /// The same locks as those of any other store, for what is not about documents:
-    /// [`Locks::with_owner`], elections, onlookers. A document is named by its lock's
-    /// [key](DocumentLock::key).
+    /// Returns the same locks in the form of any other store: for [`Locks::with_owner`], elections
+    /// and onlookers. A document is named by its lock's [key](DocumentLock::key).
     pub fn locks(&self) -> &Locks {
         &self.shelf.locks
     }
@@ -118,7 +117,7 @@ pub struct DocumentLock<T> {
     pub(super) shelf: Arc<Shelf>,
     pub(super) named: Result<Named>,
     pub(super) lock: RwLock,
-    /// The locks that are taken around the part for reading, from the outermost, with
+    /// Locks that are taken around the part for reading, from the outermost, with
     /// `Documents::together`.
     pub(super) around: Vec<(Named, RwLock)>,
     has_terms: bool,
@@ -133,7 +132,7 @@ impl<T> Clone for DocumentLock<T> {
     }
 }
 
-/// The terms of a lock, which are those of a [`Mutex`](tenure_core::Mutex).
+/// Terms of a lock, which are those of a [`Mutex`](tenure_core::Mutex).
 macro_rules! terms {
     ($($(#[$about:meta])* $term:ident($($arg:ident: $type:ty)?);)*) => {
         $($(#[$about])* pub fn $term(mut self $(, $arg: $type)?) -> Self {
@@ -206,7 +205,7 @@ impl<T> DocumentLock<T> {
         self.shelf.locks.break_ticket(self.key()?, id).await
     }
 
-    /// Takes the locks around the part for reading; `None` if the time is over before.
+    /// Takes the locks around the part for reading. Returns `None` if the time is over before.
     async fn around(&self, until: Until) -> Result<Option<Arc<Around>>> {
         let mut around = Around::default();
         for (named, lock) in &self.around {

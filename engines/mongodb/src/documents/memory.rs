@@ -1,5 +1,4 @@
-//! Documents in this process's memory, with the same locks: for the tests of programs that have no
-//! server at hand.
+//! Documents in this process's memory, with the same locks: for tests of programs without a server.
 
 mod change;
 mod filter;

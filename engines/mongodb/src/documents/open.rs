@@ -1,4 +1,4 @@
-//! How a collection is opened, so that its documents can be locked.
+//! Opening a collection, so that its documents can be locked.
 
 use mongodb::{Client, Collection};
 use tenure_core::Result;
@@ -13,13 +13,17 @@ use crate::settings::Settings;
 use crate::url;
 
 impl Documents {
-    /// The locks on the documents of this collection, over its own client.
+    /// Returns the locks on the documents of this collection, over its own client.
     ///
     /// The calling runtime drives the client's connections. It must be the one that the client was
-    /// made in: while that is blocked, or while the program's own commands use every connection, no
-    /// lock is renewed, and the guarantees say so. While tickets or queues wait, one change stream
-    /// for each collection uses a connection.
-    /// [`connect`](Self::connect) has no such limits.
+    /// made in. While that is blocked, or while the program's own commands use every connection, no
+    /// lock is renewed, and the guarantees contain a warning. While tickets or queues wait, one
+    /// change stream for each collection uses a connection. [`connect`](Self::connect) has no such
+    /// limits.
+    ///
+    /// # Errors
+    ///
+    /// As [`connect`](Self::connect), without those of a URL.
     pub async fn over<T: Send + Sync>(
         self,
         collection: &Collection<T>,
@@ -30,13 +34,16 @@ impl Documents {
         self.open(client, name, Some(Handle::current()), settings).await
     }
 
-    /// The locks on the documents of a collection, with connections of their own. The URL names the
-    /// database, and the collection as `collection=…`.
+    /// Returns the locks on the documents of a collection, with connections of their own. The URL
+    /// names the database, and the collection as `collection=…`.
     ///
     /// # Errors
     ///
     /// [`Invalid`](tenure_core::ErrorKind::Invalid) if the URL names no collection, or has an
     /// option that neither Tenure nor the driver knows.
+    /// [`Rejected`](tenure_core::ErrorKind::Rejected) if the servers refuse the user, or the
+    /// collection cannot keep locks. [`Unavailable`](tenure_core::ErrorKind::Unavailable) if no
+    /// primary answers in time.
     pub async fn connect<T: Send + Sync>(self, url: impl AsRef<str>) -> Result<DocumentLocks<T>> {
         let (options, settings) = url::read(url.as_ref()).await?;
         let settings = self.settings_of_url(settings)?;

@@ -1,8 +1,8 @@
-//! Several parts of one document, locked by one task that does not wait for itself.
+//! Locks on several parts of one document, taken by one task without a deadlock.
 //!
-//! Each lock on a part also reads what is around it. A waiter for the whole stands between two such
-//! reads of one task: behind the first, and ahead of the second, so that both wait for ever. Here
-//! what is around the parts is read once.
+//! Each lock on a part also takes read locks around it. A waiter for the whole may stand between
+//! two such read locks of one task: behind the first, and ahead of the second, so that both wait
+//! for ever. Here the read locks around the parts are taken once.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,19 +18,19 @@ use super::lock::{DocumentLock, DocumentLocks, Until};
 use super::name::Named;
 use super::path::Path;
 
-/// The locks on several parts of one document, which are taken together. Made by
+/// Locks on several parts of one document, which are taken together. Made by
 /// [`DocumentLocks::parts`](super::DocumentLocks::parts).
 #[must_use = "a lock locks nothing until it is asked to"]
 pub struct DocumentParts<P>(Vec<DocumentLock<P>>);
 
 impl<T> DocumentLocks<T> {
-    /// Several parts of the document with this `_id`, locked by one task. Where locks are taken
-    /// [together](super::Documents::together), what is around the parts is locked once for all of
-    /// them.
+    /// Returns the locks on several parts of the document with this `_id`, for one task. If locks
+    /// are taken [together](super::Documents::together), the locks around the parts are taken once
+    /// for all of them.
     ///
-    /// A task that holds one part and asks for another one by [`part`](Self::part) waits for ever
+    /// A task that holds one part and waits for another one by [`part`](Self::part) waits for ever
     /// if another client waits for the whole meanwhile: that client is ahead of the second part,
-    /// and behind the first one. This takes them in an order that all clients share.
+    /// and behind the first one. This takes the parts in an order that all clients share.
     ///
     /// ```no_run
     /// # use serde::Deserialize;
@@ -57,11 +57,11 @@ impl<T> DocumentLocks<T> {
     }
 }
 
-/// One lock that is needed: a part for its guard, or what is around parts for reading.
+/// One lock to take: a part for its guard, or a read lock around parts.
 struct Step<'a> {
     named: Named,
     lock: &'a RwLock,
-    /// Which of the parts it is; `None`: it is around some.
+    /// The index of the part. `None` for a read lock around parts.
     part: Option<usize>,
 }
 
@@ -112,13 +112,13 @@ impl<P> DocumentParts<P> {
 }
 
 impl<P: DeserializeOwned> DocumentParts<P> {
-    /// Waits for all of them, and reads them. The guards are in the order of the paths. Each
-    /// changes and releases its own part; what is around them is released with the last.
+    /// Waits for all of the locks, and reads the parts. The guards are in the order of the paths.
+    /// Each changes and releases its own part. The locks around them are released with the last.
     ///
     /// # Errors
     ///
-    /// Of the kind [`Invalid`](tenure_core::ErrorKind::Invalid) if two paths lead to one part, or
-    /// one part lies in another.
+    /// [`Invalid`](tenure_core::ErrorKind::Invalid) if two paths lead to one part, or one part lies
+    /// in another.
     ///
     /// # Cancel safety
     ///
@@ -182,7 +182,7 @@ impl<P: DeserializeOwned> DocumentParts<P> {
         Ok(Some(guards))
     }
 
-    /// Refuses to wait for a lock that this call holds already, by another path: it would wait for
+    /// Refuses to wait for a lock that this call holds already by another path: it would wait for
     /// itself.
     async fn is_of_others(&self, named: &Named, own: &[TicketId]) -> Result<()> {
         let Some(part) = self.0.first() else { return Ok(()) };

@@ -1,5 +1,5 @@
-//! Documents that claims pass over: those that cannot be locked, and for most of the time those
-//! that were put off.
+//! Documents that claims pass over: those that cannot be locked, and mostly those that were put
+//! off.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -10,13 +10,13 @@ use tokio::sync::OnceCell;
 
 /// Time for which queues of this client leave out a document that cannot be locked.
 pub(super) const UNFIT_REST: Duration = Duration::from_secs(60);
-/// Maximum documents that are left out. Of more, the first ones are tried again early.
+/// Maximum documents that are left out. If there are more, the first ones are tried again early.
 const PASSED_OVER_MAX: usize = 256;
 /// Interval at which a worker looks first for documents that were put off. Otherwise it looks for
 /// them last.
 const PUT_OFF_LOOK: Duration = Duration::from_secs(1);
 
-/// Documents that cannot be locked, and until when queues leave them out.
+/// Documents that cannot be locked, and the times until which queues leave them out.
 #[derive(Default)]
 pub(crate) struct PassedOver(Mutex<VecDeque<(Bson, Instant)>>);
 
@@ -47,8 +47,7 @@ impl PassedOver {
 #[derive(Debug, Default)]
 pub(crate) struct PutOffLooks {
     last: Mutex<Option<Instant>>,
-    /// Whether an index has the times of documents that were put off. Without one a look reads all
-    /// that match.
+    /// Whether an index has `not_before`. Without one a look reads all matching documents.
     pub(super) is_indexed: OnceCell<bool>,
 }
 

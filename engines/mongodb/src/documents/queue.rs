@@ -124,9 +124,8 @@ impl Drop for Open {
 impl<T> DocumentLocks<T> {
     /// Returns the queue of the documents that match this filter.
     ///
-    /// The filter is one that `$match` takes. One with `$where`, `$near` or `$nearSphere` is
-    /// refused as
-    /// [`Invalid`](tenure_core::ErrorKind::Invalid) by the first question.
+    /// The filter is one that `$match` takes. The first claim refuses one with `$where`, `$near` or
+    /// `$nearSphere` as [`Invalid`](tenure_core::ErrorKind::Invalid).
     pub fn queue(&self, filter: Document) -> Queue<T> {
         Queue::new(self.shelf(), Claiming { filter, ..Claiming::default() }, Terms::default())
     }

@@ -14,8 +14,8 @@ use crate::wish::Reads;
 /// The field of a document or a part that has its lock, unless [`Documents::field`] names another.
 pub const FIELD_DEFAULT: &str = "_tenure";
 
-/// How documents are locked: in which field, what is read with a lock, and what is done where there
-/// is no document.
+/// The settings of locks on documents: the field of the locks, the fields that a lock reads, and
+/// the document that a lock inserts if there is none.
 ///
 /// ```
 /// use tenure_mongodb::documents::Documents;
@@ -31,13 +31,13 @@ pub struct Documents {
     pub(super) reads: Reads,
     pub(super) filling: Option<Document>,
     pub(super) together: bool,
-    /// `None`: what the URL says, or five seconds.
+    /// `None` means that of the URL, or 5 s.
     pub(super) timeout: Option<Duration>,
 }
 
 impl Documents {
-    /// Locks are in the field `_tenure`, a lock reads the whole document or part, a document that
-    /// is not there is an error, and parts lock independently of the whole.
+    /// Creates the defaults: locks are in the field `_tenure`, a lock reads the whole document or
+    /// part, a missing document is an error, and parts lock independently of the whole.
     pub fn new() -> Self {
         Self {
             field: FIELD_DEFAULT.to_owned(),
@@ -50,6 +50,11 @@ impl Documents {
 
     /// Sets the field of the locks. All clients that lock the same documents must name the same
     /// field.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](tenure_core::ErrorKind::Invalid) if the name is not 1 to 64 letters, digits and
+    /// underscores, or is `_id`.
     pub fn field(self, name: impl Into<String>) -> Result<Self> {
         let field = name.into();
         let is_odd = |letter: char| !letter.is_ascii_alphanumeric() && letter != '_';
@@ -63,6 +68,11 @@ impl Documents {
 
     /// Limits the fields that a lock reads, of the document or of the part. The type that is read
     /// has no others.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](tenure_core::ErrorKind::Invalid) if a name has dots or is that of the locks'
+    /// field.
     pub fn only<I: IntoIterator<Item: Into<String>>>(self, fields: I) -> Result<Self> {
         let fields: Arc<[String]> = fields.into_iter().map(Into::into).collect();
         let is_odd =
@@ -76,6 +86,10 @@ impl Documents {
     }
 
     /// Sets the document that a lock inserts if there is none with its `_id`.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](tenure_core::ErrorKind::Invalid) if the value cannot be a document.
     pub fn or_insert<T: Serialize>(self, document: &T) -> Result<Self> {
         Ok(Self { filling: Some(written(document)?), ..self })
     }

@@ -1,5 +1,5 @@
 //! The text of a BSON value: how an `_id` and the values of a path are written into the key of a
-//! lock, and read again.
+//! lock, and parsed again.
 //!
 //! | value | is written |
 //! |---|---|
@@ -13,18 +13,18 @@ use std::fmt::Write as _;
 use mongodb::bson::oid::ObjectId;
 use mongodb::bson::{Binary, Bson, DateTime, Decimal128, Document, Timestamp};
 
-/// Documents in documents, at most.
+/// Maximum depth of nested documents.
 const DEPTH_MAX: usize = 32;
 
-/// The text of a value; `None` if no lock can be named by it.
+/// Returns the text of a value, or `None` if no lock can have it in its name.
 pub(crate) fn write(value: &Bson) -> Option<String> {
     let mut text = String::new();
     put(&mut text, value, Form::Exact)?;
     Some(text)
 }
 
-/// The text of a value, which is the same for all values that MongoDB takes for the same `_id`:
-/// `42`, `42L` and `42.0` are one number.
+/// Returns the text of a value, which is the same for all values that MongoDB treats as the same
+/// `_id`: `42`, `42L` and `42.0` are one number.
 pub(crate) fn comparable(value: &Bson) -> String {
     let mut text = String::new();
     match put(&mut text, value, Form::Comparable) {
@@ -95,20 +95,20 @@ fn put_text(text: &mut String, it: &str) {
     text.push('"');
 }
 
-/// Reads values from the beginning of a text.
+/// Parses values from the beginning of a text.
 pub(crate) struct Reader<'a> {
     pub(crate) rest: &'a str,
 }
 
 impl Reader<'_> {
-    /// Skips blanks, and this if it comes next.
+    /// Skips blanks, and `sign` if it comes next.
     pub(crate) fn take(&mut self, sign: &str) -> Option<()> {
         let rest = self.rest.trim_start_matches(' ').strip_prefix(sign)?;
         self.rest = rest;
         Some(())
     }
 
-    /// The next value.
+    /// Parses the next value.
     pub(crate) fn value(&mut self) -> Option<Bson> {
         self.value_in(0)
     }
@@ -172,7 +172,7 @@ impl Reader<'_> {
         Some(Bson::Array(array))
     }
 
-    /// A number, or a name with what it holds in brackets.
+    /// Parses a number, or a name with a value in brackets.
     fn word(&mut self) -> Option<Bson> {
         let is_of_it = |letter: char| letter.is_ascii_alphanumeric() || "+-.".contains(letter);
         let end = self.rest.find(|letter| !is_of_it(letter)).unwrap_or(self.rest.len());

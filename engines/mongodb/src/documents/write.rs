@@ -36,7 +36,7 @@ struct Write {
 enum What {
     Change(Change),
     Delete,
-    /// A change with which the ticket leaves, also if others stand in the line.
+    /// A change with which the ticket leaves, even if other tickets stand in the line.
     Leave(Vec<Document>),
     /// The same by operators, which applies only if no other ticket stands in the line.
     LeaveAlone(Change),
@@ -87,7 +87,7 @@ impl MongoStore {
                 let change = Update::new(operators).array_filters(array_filters);
                 (alone, Some(target.change(change)?))
             }
-            // The ticket of a part leaves behind it.
+            // The ticket of a part leaves after the change.
             Act::Update(update) | Act::Leave(update) => {
                 (What::Change(target.change(update)?), None)
             }
@@ -137,7 +137,7 @@ impl MongoStore {
         let spot = self.spots.of_key(&holding.named.key()?)?;
         let step = format!("{field}.step");
         let mut command = self.under(&holding, Vec::new(), Document::new())?;
-        // A part may be locked in a document that has something else in the place of the steps.
+        // A part may be locked in a document whose lock field has another value at the root.
         let mut sets = unless_foreign(field);
         sets.insert(&step, doc! { "$add": [{ "$ifNull": [format!("${step}"), 0_i64] }, 1_i64] });
         let stage = doc! { "$set": sets };
@@ -193,7 +193,8 @@ impl MongoStore {
         Ok(command)
     }
 
-    /// The holder's change, and then the verb with which its ticket leaves.
+    /// Returns the stages of the holder's change, followed by the verb with which its ticket
+    /// leaves.
     fn stages_of_leave(&self, holding: &Holding, change: &[Document]) -> Result<RawArrayBuf> {
         let mut stages = raw_array(change);
         let spot = self.spots.of_key(&holding.named.key()?)?;
@@ -205,7 +206,7 @@ impl MongoStore {
         Ok(stages)
     }
 
-    /// Notes that the write was made. If the ticket left with it, it needs no other leave.
+    /// Records that the write was made. If the ticket left with it, it needs no other leave.
     fn is_made(&self, write: &Write, answer: &Document) -> Result<Done> {
         let id = write.holding.id;
         if !matches!(write.what, What::Change(_)) {
@@ -222,7 +223,8 @@ impl MongoStore {
         Ok(Done::Yes)
     }
 
-    /// Whether an earlier attempt was carried out: the seat has its mark, or the document is gone.
+    /// Returns whether an earlier attempt was carried out: the seat has its mark, or the document
+    /// is gone.
     async fn was_made(&self, write: &Write) -> Result<Done> {
         let made = bson!({ "$gte": ["$$held.w", write.count] });
         let step = format!("{}.step", self.field()?);
@@ -248,7 +250,7 @@ impl MongoStore {
         ))
     }
 
-    /// Whether the ticket still holds, and has no mark of this write.
+    /// Returns whether the ticket still holds, and has no mark of this write.
     async fn is_unmade(&self, write: &Write) -> Result<bool> {
         let unmade = is_before(write.count);
         let mut command = self.under(&write.holding, vec![unmade], Document::new())?;
@@ -258,13 +260,14 @@ impl MongoStore {
         Ok(is_found(&self.calls.write(command).await?))
     }
 
-    /// Whether there is a document. It is asked by a write, which only the primary can confirm.
+    /// Returns whether the document exists. It is checked by a write, which only the primary can
+    /// confirm.
     async fn is_there(&self, write: &Write) -> Result<bool> {
         let named = write.holding.named.filter();
         Ok(is_found(&self.calls.write(self.touch(&named)?).await?))
     }
 
-    /// The document, if this ticket was the last one that left it with a change.
+    /// Returns the document, if this ticket was the last one that left it with a change.
     async fn last_left(&self, write: &Write) -> Result<Document> {
         let field = self.field()?;
         let mut query = write.holding.named.filter();
@@ -272,14 +275,14 @@ impl MongoStore {
         self.calls.write(self.touch(&query)?).await
     }
 
-    /// A step that does nothing to a document but find it.
+    /// Returns a command that only finds a document and increments its step.
     pub(super) fn touch(&self, query: &Document) -> Result<RawDocumentBuf> {
         let mut next = Document::new();
         next.insert(format!("{}.step", self.field()?), 1_i64);
         Ok(self.change_by(query, &doc! { "$inc": next }))
     }
 
-    /// A change of the first document to which the query applies, which answers its `_id`.
+    /// Returns a command that changes the first document that matches, and answers its `_id`.
     pub(super) fn change_by(&self, query: &Document, update: &Document) -> RawDocumentBuf {
         let time = self.calls.server_ms();
         rawdoc! {
@@ -292,7 +295,8 @@ impl MongoStore {
         }
     }
 
-    /// A command for the document, if this ticket holds, and this is so of its seat, `$$held`.
+    /// Returns a command for the document, which applies only if this ticket holds and `also` is
+    /// true of its seat, `$$held`.
     fn under(&self, holding: &Holding, also: Vec<Bson>, only: Document) -> Result<RawDocumentBuf> {
         let field = self.field()?;
         let mut holds = vec![holds(field, &holding.named, holding.id, also)];
@@ -312,7 +316,8 @@ impl MongoStore {
     }
 }
 
-/// Whether this ticket holds what is named, and these are so of its seat.
+/// The condition that this ticket holds the named document or part, and that these are true of its
+/// seat.
 pub(super) fn holds(field: &str, named: &Named, id: TicketId, also: Vec<Bson>) -> Bson {
     let (is_whole, inside) = (named.path.is_whole(), format!("$$part.{field}"));
     let line = if is_whole { format!("${field}") } else { inside };
@@ -332,7 +337,7 @@ pub(super) fn holds(field: &str, named: &Named, id: TicketId, also: Vec<Bson>) -
     bson!({ "$let": { "vars": { "part": way::part(&named.path) }, "in": any } })
 }
 
-/// The holder's seat, `$$held`, has the mark of no such late write.
+/// The condition that the holder's seat, `$$held`, has no mark of this write or a later one.
 fn is_before(count: i64) -> Bson {
     bson!({ "$lt": [{ "$ifNull": ["$$held.w", 0_i64] }, count] })
 }

@@ -1,4 +1,4 @@
-//! Changes: what a holder may change, and what stays as it is.
+//! Changes: the changes that a holder may make, and the fields that stay.
 
 use mongodb::bson::{Bson, Document, bson, doc};
 use tenure_core::ErrorKind;

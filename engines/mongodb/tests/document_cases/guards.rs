@@ -1,4 +1,4 @@
-//! Guards: what is locked is read in the same command, and is changed only while it is held.
+//! Guards: a lock reads its document in the same command, and changes it only while it is held.
 
 use std::time::Duration;
 
@@ -133,8 +133,8 @@ fn a_change_after_the_lock_was_taken_away_is_refused() {
 fn the_servers_clock_refuses_a_holder_whose_life_is_over_whatever_the_holder_believes() {
     play(async || {
         let shop = Shop::open().await;
-        // Its own clock lets it believe for much longer: as if it were paused between its check and
-        // its write.
+        // Its own clock lets it assume the lock for much longer, as if it were paused between its
+        // check and its write.
         let guard = shop.here.document(42).manual_renewal().lock().await.unwrap();
         let over = doc! { "$set": { "_tenure.held.0.ends": 1_i64, "_tenure.quiet": 1_i64 } };
         shop.meddle(42, over).await;

@@ -1,5 +1,5 @@
 //! Listeners: queues and waiters of one collection share one change stream, and leave the client's
-//! connections alone.
+//! other connections to commands.
 
 use std::time::Duration;
 
@@ -13,17 +13,17 @@ use tokio::task::JoinHandle;
 use super::shop::{Line, Order, Part, Shop, line, long_order, order, part};
 use super::stage::{count, play, soon, streams, until};
 
-/// More than one in a row is no accident.
+/// Several renewals in a row are no accident.
 const RENEWALS: usize = 3;
 
-/// The orders of a shop over a client of the program's own.
+/// Returns the orders of a shop over a client of the program's own.
 async fn borrowed(shop: &Shop, server: &Server, options: &str) -> Collection<Document> {
     let options = ClientOptions::parse(format!("{}{options}", server.url())).await.unwrap();
     let client = Client::with_options(options).unwrap();
     client.database("tenure").collection(shop.orders.name())
 }
 
-/// The lock of order 42 is renewed several times.
+/// Asserts that the lock of order 42 is renewed several times.
 async fn is_renewed(shop: &Shop) {
     let ends = async || {
         let order = shop.raw(42).await.unwrap();
@@ -38,7 +38,7 @@ async fn is_renewed(shop: &Shop) {
 
 type Waiting = JoinHandle<tenure_core::Result<Job<Document>>>;
 
-/// A worker waits in each of these many queues, whose filters name different fields.
+/// Starts a waiting worker in each of `queues` queues, whose filters name different fields.
 fn wait_in(locks: &DocumentLocks<Document>, queues: usize) -> Vec<Waiting> {
     let wait = |nth| {
         let mut filter = Document::new();
@@ -106,7 +106,7 @@ fn collections_that_were_opened_over_one_client_keep_no_stream_once_they_are_idl
     });
 }
 
-/// The driver does not tell which client is which, so each collection has a stream of its own.
+/// The driver does not show which clients are the same, so each collection has a stream of its own.
 #[test]
 fn more_streams_than_connections_of_a_borrowed_client_keep_no_renewal_out() {
     const COLLECTIONS: usize = 12;
@@ -133,7 +133,8 @@ fn more_streams_than_connections_of_a_borrowed_client_keep_no_renewal_out() {
     });
 }
 
-/// A glance finds a ticket where it is: nothing is missed, so no ticket is renewed before its time.
+/// A glance finds a ticket in its place: nothing is missed, so no ticket is renewed before its
+/// time.
 #[test]
 fn holders_of_parts_that_listen_write_nothing() {
     const LONG: Duration = Duration::from_secs(24 * 3600);
@@ -154,7 +155,7 @@ fn holders_of_parts_that_listen_write_nothing() {
             until("it looks now and then", async || reads() >= before + 8).await;
             assert_eq!(count(&server, "findAndModify"), writes, "no ticket is renewed");
             assert!(listen.iter().all(|it| !it.is_finished()));
-            // Each place is looked at: the ticket in the last one hears of its loss.
+            // Each place is read: the ticket in the last one is notified of its loss.
             shop.orders
                 .update_one(
                     doc! { "_id": 43 },
@@ -187,8 +188,8 @@ fn a_worker_hears_what_comes_in_whatever_read_concern_its_client_has() {
     });
 }
 
-/// The right to listen is taken away after the collection was opened: a worker polls, and does not
-/// wait for a stream.
+/// The right to open change streams is revoked after the collection was opened: a worker polls, and
+/// does not wait for a stream.
 #[test]
 fn a_worker_polls_where_the_stream_is_refused() {
     play(async || {
@@ -222,7 +223,7 @@ fn a_worker_polls_where_the_stream_is_refused() {
         let before = asked().await;
         until("it polls", async || asked().await >= before + 5).await;
         orders.insert_one(order(42)).await.unwrap();
-        // By itself it would look again after half a minute.
+        // By itself it would look again after 30 s.
         let job = tokio::time::timeout(Duration::from_secs(25), worker).await;
         let job = job.expect("it polls").unwrap().unwrap();
         job.done(doc! { "$set": { "state": "sent" } }).await.unwrap();

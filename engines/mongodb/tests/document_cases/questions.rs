@@ -1,4 +1,4 @@
-//! Questions that are asked wrongly: each is answered by one sentence that says what to do.
+//! Wrong requests: each is refused by one sentence with the way out.
 
 use std::time::{Duration, Instant};
 

@@ -17,7 +17,7 @@ fn a_write_that_no_majority_confirmed_is_unknown_and_no_success() {
         let error = store.join(&held, WaitMode::Wait).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
         assert!(error.to_string().contains("majority"), "{error}");
-        // It was carried out all the same, and asking again is no second time.
+        // It was carried out all the same, and a repeated request joins no second time.
         let place = store.join(&held, WaitMode::Wait).await.unwrap().unwrap();
         assert_eq!(place.state, TicketState::Holding);
         assert_eq!(store.line(&held.key).await.unwrap().len(), 1);
@@ -70,7 +70,7 @@ fn a_release_whose_answer_is_lost_serves_the_next_one() {
         store.join(&first, WaitMode::Wait).await.unwrap();
         store.join(&second, WaitMode::Wait).await.unwrap();
         assert_eq!(store.leave(&first, LeaveMode::Now).await.unwrap(), LeaveOutcome::Holding);
-        // As if that had not been heard:
+        // As if that answer had been lost:
         assert_eq!(store.leave(&first, LeaveMode::Now).await.unwrap(), LeaveOutcome::Absent);
         let place = store.renew(&second).await.unwrap().unwrap();
         assert_eq!(place.state, TicketState::Holding);

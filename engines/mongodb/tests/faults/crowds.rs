@@ -1,4 +1,4 @@
-//! Crowds: many who ask for one key at the same time, of one client or of many.
+//! Crowds: many tickets for one key at the same time, of one client or of many.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use super::stage::{LONG, count, join, play, store, ticket};
 fn of_a_hundred_clients_that_insert_the_same_new_key_one_gets_it() {
     play(async || {
         let server = Server::start().unwrap();
-        // Each has an inbox and lanes of its own; they only share connections.
+        // Each store has an inbox and lanes of its own. They only share connections.
         let client = Client::with_uri_str(server.url()).await.unwrap();
         let settings = Settings::new().timeout(Duration::from_secs(30));
         let mut stores = Vec::new();

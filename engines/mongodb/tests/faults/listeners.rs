@@ -1,5 +1,5 @@
-//! Listeners: all that listens of one client shares one change stream, which never takes what
-//! commands need.
+//! Listeners: all consumers of one client share one change stream, which never uses a connection
+//! that commands need.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -16,12 +16,12 @@ use super::stage::{
     LONG, ask, connect, count, join, look_at, play, soon, store, streams, ticket, until,
 };
 
-/// The elections that one client may observe.
+/// Elections that one client may observe.
 const OBSERVED: usize = 64;
-/// More than one in a row is no accident.
+/// Several renewals in a row are no accident.
 const RENEWALS: usize = 3;
 
-/// A lock that has to be renewed soon, and its renewals go through.
+/// Asserts that a lock which has to be renewed soon is renewed.
 async fn is_renewed(server: &Server, guard: &Guard) {
     let ends = || {
         let record = look_at(server, guard.key().as_str()).expect("it is held");
@@ -45,7 +45,7 @@ async fn held(locks: &Locks) -> Guard {
         .unwrap()
 }
 
-/// Each of these elections is observed by a task of its own, which ends with the first leader.
+/// Observes each of these elections in a task of its own, which ends with the first leader.
 async fn observe(locks: &Locks, count: usize) -> Vec<tokio::task::JoinHandle<u64>> {
     let mut observers = Vec::new();
     for nth in 0..count {
@@ -79,13 +79,13 @@ fn elections_that_are_observed_share_one_stream_and_take_nothing_from_locks() {
                 leads.push(seat);
             }
             guard.release().await.unwrap();
-            // No observer asks any more.
+            // No observer listens any more.
             until("no stream is open", async || streams(&server).is_empty()).await;
         }
     });
 }
 
-/// Waits in two lines and observes one, and all hear by one stream, which ends soon after them.
+/// Waits in two lines and observes one. All are notified by one stream, which ends soon after them.
 #[test]
 fn what_waits_and_what_looks_on_share_one_stream_which_ends_with_them() {
     play(async || {
@@ -162,7 +162,7 @@ fn a_held_lock_that_listens_for_its_loss_opens_no_stream() {
     });
 }
 
-/// One read asks for all permits of a line that listen, and not only for the first ones.
+/// One read covers all listening permits of a line, and not only the first ones.
 #[test]
 fn the_last_of_many_permits_hears_that_it_is_broken() {
     const PERMITS: u32 = 20;
@@ -195,8 +195,8 @@ fn the_last_of_many_permits_hears_that_it_is_broken() {
     });
 }
 
-/// The answers on the connection of a stream stop, while all others go on. TCP would notice after
-/// hours.
+/// The answers on the connection of a stream stop, while all others go on. TCP would detect it only
+/// after hours.
 #[test]
 fn a_stream_whose_connection_is_silent_is_opened_again() {
     play(async || {
@@ -238,7 +238,7 @@ fn a_stream_opens_whatever_read_concern_the_url_or_a_borrowed_client_has() {
     });
 }
 
-/// The right to listen is taken away after the store was opened: the waiter looks for itself.
+/// The right to open change streams is revoked after the store was opened: the waiter polls.
 #[test]
 fn a_waiter_polls_where_the_stream_is_refused() {
     play(async || {

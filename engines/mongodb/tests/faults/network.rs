@@ -1,4 +1,4 @@
-//! Connections are cut, and answers are lost, as every engine has to survive it.
+//! Network faults: connections are cut, and answers are lost, as every engine has to survive it.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tenure_servers::mongodb::Server;
 
 use super::stage::{connect, play};
 
-/// Plays a story with a client that can be cut off, beside one that cannot.
+/// Runs a test with a client that can be cut off, beside one that cannot.
 fn cut_off(story: impl AsyncFnOnce(CutOff)) {
     play(async || {
         let server = Server::start().unwrap();

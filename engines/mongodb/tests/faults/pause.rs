@@ -1,4 +1,4 @@
-//! A pause: a holder's whole process stands still for longer than its ttl, and goes on.
+//! A pause: a holder's whole process is frozen for longer than its ttl, and goes on.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ fn a_holder_that_slept_past_its_life_hears_it_first_and_cannot_write_any_more() 
 
         helper.tell("check");
         assert_eq!(helper.hear(), "lost");
-        // Even if it had not looked at its guard, its token would stop it.
+        // Even if it had not checked its guard, its token would stop it.
         helper.tell(&write);
         assert_eq!(helper.hear(), "refused");
         let (document, new) = (doc! { "_id": 1 }, doc! { "state": "new" });
@@ -50,7 +50,7 @@ async fn data(url: &str) -> (Fence, Collection<Document>) {
     (Fence::new(&shop, "data").unwrap(), shop.collection("data"))
 }
 
-/// Not a test: where the helper process begins.
+/// Not a test: the entry point of the helper process.
 #[test]
 fn helper_process() {
     helper::serve_also(tenure_mongodb::connect, |guard, line| {

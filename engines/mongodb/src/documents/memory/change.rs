@@ -5,7 +5,7 @@ use tenure_core::{Error, Result};
 
 use super::filter::{compare, equal};
 
-/// Changes the document, or says why not; then nothing is changed.
+/// Changes the document. If an operator is refused, nothing is changed.
 pub(super) fn apply(document: &mut Document, operators: &Document) -> Result<()> {
     let mut new = document.clone();
     for (operator, fields) in operators {
@@ -52,7 +52,7 @@ fn one(document: &mut Document, operator: &str, name: &str, value: &Bson) -> Res
     Ok(())
 }
 
-/// The document in which a field is, by a name with dots, and the field's own name.
+/// Returns the document in which a field is, by a name with dots, and the field's own name.
 fn inside<'a, 'b>(
     document: &'a mut Document,
     name: &'b str,
@@ -95,7 +95,7 @@ fn sum(name: &str, before: &Bson, by: &Bson) -> Result<Bson> {
     }
 }
 
-/// Whether an element is this value, or is a document that has all its fields.
+/// Returns whether an element is this value, or is a document that has all its fields.
 fn is_pulled(one: &Bson, value: &Bson) -> bool {
     match (one, value) {
         (Bson::Document(one), Bson::Document(fields)) => {
