@@ -57,12 +57,20 @@ impl MemoryDocuments {
     }
 
     /// Returns the document with this `_id`, without its locks.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](tenure_core::ErrorKind::Invalid) if the document cannot be read as `T`.
     pub fn find<T: DeserializeOwned>(&self, id: impl Into<Bson>) -> Result<Option<T>> {
         let id = id.into();
         self.0.find(&id).map(|(document, field)| read(document, &id, &field)).transpose()
     }
 
     /// Replaces the document with the same `_id`, as a program without locks does.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](tenure_core::ErrorKind::Invalid) if the value cannot be a document.
     pub fn replace<T: Serialize>(&self, document: &T) -> Result<()> {
         let document = written(document)?;
         let id = document.get("_id").cloned().unwrap_or(Bson::Null);
@@ -71,6 +79,11 @@ impl MemoryDocuments {
     }
 
     /// Updates a document by operators, as a program without locks does.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](tenure_core::ErrorKind::Invalid), [`Rejected`](tenure_core::ErrorKind::Rejected) or
+    /// [`Unsupported`](tenure_core::ErrorKind::Unsupported) if an operator is refused.
     pub fn update(&self, id: impl Into<Bson>, operators: &Document) -> Result<()> {
         self.0.update(&id.into(), operators)
     }

@@ -83,6 +83,10 @@ impl<T, G: Hold> DocumentGuard<T, G> {
     }
 
     /// Returns an error if any of the locks is not held any more. See [`LeaseHandle::check`].
+    ///
+    /// # Errors
+    ///
+    /// [`Lost`](tenure_core::ErrorKind::Lost) if any of the locks is not held any more.
     pub fn check(&self) -> Result<()> {
         self.holder.check()
     }
@@ -104,6 +108,10 @@ impl<T, G: Hold> DocumentGuard<T, G> {
     }
 
     /// Renews all of the locks now. See [`LeaseHandle::extend`].
+    ///
+    /// # Errors
+    ///
+    /// [`Lost`](tenure_core::ErrorKind::Lost) if any of the locks is not held any more.
     pub async fn extend(&self) -> Result<()> {
         self.holder.extend().await
     }
@@ -115,6 +123,10 @@ impl<T, G: Hold> DocumentGuard<T, G> {
     }
 
     /// Releases the lock. Returns `Lost` if it was not held until now. See [`Guard::release`].
+    ///
+    /// # Errors
+    ///
+    /// [`Lost`](tenure_core::ErrorKind::Lost) if the lock was not held until now.
     pub async fn release(self) -> Result<()> {
         let released = self.guard.give_back().await;
         // Parts that are locked together share the locks around them; the last part releases these.
@@ -141,6 +153,12 @@ impl<T: DeserializeOwned, G: Hold> DocumentGuard<T, G> {
     }
 
     /// Reads the document or the part again, while it is held.
+    ///
+    /// # Errors
+    ///
+    /// [`Lost`](tenure_core::ErrorKind::Lost) if any of the locks is not held any more,
+    /// [`Invalid`](tenure_core::ErrorKind::Invalid) if the document cannot be read as its type, and
+    /// [`Unavailable`](tenure_core::ErrorKind::Unavailable) if the server does not answer.
     pub async fn refresh(&mut self) -> Result<&T> {
         self.document = self.holder.read().await?;
         Ok(&self.document)
@@ -154,6 +172,14 @@ impl<T> DocumentGuard<T> {
     /// [`document`](Self::document) stays as it was: see [`refresh`](Self::refresh). An [`Update`]
     /// has array filters, too.
     ///
+    /// # Errors
+    ///
+    /// [`Lost`](tenure_core::ErrorKind::Lost) if the lock is not held any more, and
+    /// [`Rejected`](tenure_core::ErrorKind::Rejected) or
+    /// [`Invalid`](tenure_core::ErrorKind::Invalid) if the change is refused. Nothing is changed
+    /// then. After [`Unavailable`](tenure_core::ErrorKind::Unavailable) the change may be made or
+    /// not.
+    ///
     /// # Cancel safety
     ///
     /// If the future is dropped, the change may be made or not.
@@ -162,6 +188,14 @@ impl<T> DocumentGuard<T> {
     }
 
     /// Replaces the document or the part. The `_id` stays.
+    ///
+    /// # Errors
+    ///
+    /// [`Lost`](tenure_core::ErrorKind::Lost) if the lock is not held any more, and
+    /// [`Rejected`](tenure_core::ErrorKind::Rejected) or
+    /// [`Invalid`](tenure_core::ErrorKind::Invalid) if the change is refused. Nothing is changed
+    /// then. After [`Unavailable`](tenure_core::ErrorKind::Unavailable) the change may be made or
+    /// not.
     pub async fn replace(&mut self, document: T) -> Result<()>
     where
         T: Serialize,
@@ -178,6 +212,14 @@ impl<T> DocumentGuard<T> {
     /// A pipeline always takes one command, and operators do if no other ticket stands in the line
     /// of the whole document. Otherwise operators take one command more, and the lock is held until
     /// the change is made.
+    ///
+    /// # Errors
+    ///
+    /// [`Lost`](tenure_core::ErrorKind::Lost) if the lock is not held any more, and
+    /// [`Rejected`](tenure_core::ErrorKind::Rejected) or
+    /// [`Invalid`](tenure_core::ErrorKind::Invalid) if the change is refused. Nothing is changed
+    /// then. After [`Unavailable`](tenure_core::ErrorKind::Unavailable) the change may be made or
+    /// not.
     ///
     /// # Cancel safety
     ///
@@ -239,6 +281,12 @@ impl<T> DocumentGuard<T> {
     /// Deletes the document, and the lock with it. Waiting clients get an error.
     ///
     /// A part is deleted by an update of what is around it.
+    ///
+    /// # Errors
+    ///
+    /// [`Lost`](tenure_core::ErrorKind::Lost) if the lock is not held any more, and
+    /// [`Invalid`](tenure_core::ErrorKind::Invalid) if the guard is of a part. After
+    /// [`Unavailable`](tenure_core::ErrorKind::Unavailable) the document may be deleted or not.
     pub async fn delete(self) -> Result<()> {
         if !self.holder.named().path.is_whole() {
             return Err(Error::invalid(

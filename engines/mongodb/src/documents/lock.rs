@@ -191,16 +191,28 @@ impl<T> DocumentLock<T> {
     }
 
     /// Returns the key of the lock, for [`Locks::line`], [`Locks::break_ticket`] and the like.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](tenure_core::ErrorKind::Invalid) if the `_id` or the path cannot name a lock.
     pub fn key(&self) -> Result<Key> {
         self.named.as_ref().map_err(Clone::clone)?.key()
     }
 
     /// Returns the tickets in the line, from the front.
+    ///
+    /// # Errors
+    ///
+    /// See [`ErrorKind`](tenure_core::ErrorKind).
     pub async fn line(&self) -> Result<Vec<(Ticket, Place)>> {
         self.shelf.locks.line(self.key()?).await
     }
 
     /// Breaks a ticket of any client. See [`Locks::break_ticket`].
+    ///
+    /// # Errors
+    ///
+    /// See [`ErrorKind`](tenure_core::ErrorKind).
     pub async fn break_ticket(&self, id: TicketId) -> Result<LeaveOutcome> {
         self.shelf.locks.break_ticket(self.key()?, id).await
     }
@@ -219,6 +231,15 @@ impl<T> DocumentLock<T> {
 impl<T: DeserializeOwned> DocumentLock<T> {
     /// Waits for the lock, and reads the document or the part. First come, first served.
     ///
+    /// # Errors
+    ///
+    /// [`Rejected`](tenure_core::ErrorKind::Rejected) if there is no such document or part, or if
+    /// another value is in the lock's field. [`Invalid`](tenure_core::ErrorKind::Invalid) if the
+    /// `_id` or the path cannot name a lock, or if the document cannot be read as its type.
+    /// [`Unavailable`](tenure_core::ErrorKind::Unavailable) if the server does not answer.
+    /// [`Lost`](tenure_core::ErrorKind::Lost) if an operator broke the ticket, or the lock was lost
+    /// before the document was read.
+    ///
     /// # Cancel safety
     ///
     /// Dropping the future leaves the line, so any timeout is safe.
@@ -228,27 +249,47 @@ impl<T: DeserializeOwned> DocumentLock<T> {
     }
 
     /// Takes the lock if it is free. Returns `None` if it is not.
+    ///
+    /// # Errors
+    ///
+    /// As [`lock`](Self::lock).
     pub async fn try_lock(&self) -> Result<Option<DocumentGuard<T>>> {
         self.write(Until::Now).await
     }
 
     /// Waits for the lock for this time. Returns `None` if it was not free by then.
+    ///
+    /// # Errors
+    ///
+    /// As [`lock`](Self::lock).
     pub async fn try_lock_for(&self, time: Duration) -> Result<Option<DocumentGuard<T>>> {
         self.write(Until::within(time)).await
     }
 
     /// Waits for a read lock: readers hold together, and keep writers out.
+    ///
+    /// # Errors
+    ///
+    /// As [`lock`](Self::lock).
     pub async fn read(&self) -> Result<DocumentReader<T>> {
         let guard = self.reading(Until::Served).await?;
         guard.ok_or_else(|| unreachable!("it waits for as long as it takes"))
     }
 
     /// Takes a read lock if no writer holds or waits. Returns `None` otherwise.
+    ///
+    /// # Errors
+    ///
+    /// As [`lock`](Self::lock).
     pub async fn try_read(&self) -> Result<Option<DocumentReader<T>>> {
         self.reading(Until::Now).await
     }
 
     /// Waits for a read lock for this time. Returns `None` if it was not free by then.
+    ///
+    /// # Errors
+    ///
+    /// As [`lock`](Self::lock).
     pub async fn try_read_for(&self, time: Duration) -> Result<Option<DocumentReader<T>>> {
         self.reading(Until::within(time)).await
     }

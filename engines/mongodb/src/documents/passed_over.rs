@@ -1,5 +1,5 @@
-//! Documents that claims pass over: those that cannot be locked, and mostly those that were put
-//! off.
+//! Documents that claims pass over: those that cannot be locked, and, for most of the time, those
+//! that were put off.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};

@@ -353,17 +353,29 @@ impl<T> Job<T> {
     }
 
     /// Deletes the document, if it is still held.
+    ///
+    /// # Errors
+    ///
+    /// As [`DocumentGuard::delete`].
     pub async fn delete(self) -> Result<()> {
         self.0.delete().await
     }
 
     /// Releases the document. No queue claims it before this time is over, by the server's clock.
+    ///
+    /// # Errors
+    ///
+    /// [`Lost`](tenure_core::ErrorKind::Lost) if the document is not held any more.
     pub async fn retry_later(self, time: Duration) -> Result<()> {
         self.0.put_off(time).await
     }
 
     /// Releases the document as it is, for the next worker. Returns `Lost` if it was not held until
     /// now.
+    ///
+    /// # Errors
+    ///
+    /// As [`DocumentGuard::release`].
     pub async fn release(self) -> Result<()> {
         self.0.release().await
     }

@@ -87,6 +87,10 @@ impl Shelf {
 impl MongoStore {
     /// Opens the engine under the locks on documents. Its keys are those of
     /// [`DocumentLock::key`](super::DocumentLock::key). The URL names the collection.
+    ///
+    /// # Errors
+    ///
+    /// As [`Documents::connect`](super::Documents::connect).
     pub async fn of_documents(url: &str, documents: &Documents) -> Result<Self> {
         let (options, settings) = url::read(url).await?;
         let settings = documents.settings_of_url(settings)?;
