@@ -1,8 +1,6 @@
-//! A worker of a collection of events: it locks one event where it lies, processes it, marks it as
-//! done and unlocks it. Start several:
-//! `cargo run --package tenure-mongodb --example documents_worker -- URL NAME`, with a URL such as
-//! `mongodb://127.0.0.1/shop?replicaSet=rs0&collection=events`. The event of a worker that dies is
-//! taken over.
+//! A worker locks, processes, marks and unlocks one event at a time. Start several as `cargo run
+//! --package tenure-mongodb --example documents_worker -- URL NAME`, with a URL such as
+//! `mongodb://127.0.0.1/shop?replicaSet=rs0&collection=events`.
 
 use std::time::Duration;
 
@@ -44,8 +42,7 @@ pub(crate) async fn work(url: &str, name: &str) -> Result<()> {
     let events: DocumentLocks<Event> = Documents::new().connect(url).await?;
     let queue = events.queue(doc! { "state": "new" }).order(doc! { "_id": 1 }).ttl(TTL).note(name);
     while match one(&queue, name).await {
-        // Another worker took the event over, or the server did not answer: claim again until the
-        // event is done.
+        // Another worker took the event over, or the server did not answer: claim again.
         Err(e) if matches!(e.kind(), ErrorKind::Lost | ErrorKind::Unavailable) => true,
         done => done?,
     } {}
