@@ -13,7 +13,7 @@ use tenure_servers::redis::{Cluster, REDIS, Reply, Rights, Sentinels, Server, Se
 const NAME: &str = "locks";
 const PASSWORD: &str = "secret";
 
-/// What Tenure sends to a server by itself. All else is called by its scripts.
+/// The commands that Tenure sends to a server itself. Its scripts call all others.
 const SENT_TO_A_SERVER: [&str; 7] =
     ["evalsha", "info", "scan", "script|load", "select", "subscribe", "wait"];
 const SENT_TO_A_NODE: [&str; 10] = [
@@ -28,9 +28,10 @@ const SENT_TO_A_NODE: [&str; 10] = [
     "sunsubscribe",
     "wait",
 ];
-/// What everybody may send who has a connection, and what the driver tells of itself, unheard.
+/// The commands that every connection may send. The driver sends `client|setinfo` and ignores the
+/// answer.
 const SENT_BY_ANYBODY: [&str; 3] = ["auth", "client|setinfo", "hello"];
-/// What the engine asks for and does without.
+/// The commands whose refusal the engine accepts.
 const MAY_BE_REFUSED: [&str; 2] = ["client|setinfo", "config|get"];
 
 #[test]
@@ -79,7 +80,7 @@ async fn the_nodes_of_a_cluster_are_sent_what_the_readme_names() {
     guard.extend().await.unwrap();
     relocation.finish().unwrap();
     guard.release().await.unwrap();
-    // So many lines are waited for in turn that channels are given up.
+    // 300 lines are waited for in turn, so that the engine unsubscribes from channels.
     let other = tenure_redis::connect(cluster.url()).await.unwrap();
     for count in 0..300 {
         let name = format!("line {count}");
@@ -260,7 +261,7 @@ fn sent_by_others(server: &Server) -> BTreeSet<String> {
     sent
 }
 
-/// What the limited user was refused, but for what is allowed to be refused.
+/// Returns the commands that the limited user was refused, without those that may be refused.
 fn refused(server: &Server) -> BTreeSet<String> {
     let log = server.command(&["ACL", "LOG"]).unwrap();
     // An entry is a list of names and values.

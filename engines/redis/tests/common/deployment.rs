@@ -43,7 +43,7 @@ impl Deployment {
         Self { from_a_runtime: true, ..self }
     }
 
-    /// Tickets that are to end within their case live for so long.
+    /// Sets the ttl of tickets that are to expire within their case.
     pub(crate) const fn with_ttl(self, ttl: Duration) -> Self {
         Self { ttl, ..self }
     }
@@ -52,7 +52,7 @@ impl Deployment {
         Self { required: false, ..self }
     }
 
-    /// Where a store is that nobody else has.
+    /// Returns the URL of a store that no other test uses.
     fn fresh_url(&self) -> Option<String> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let url = std::env::var(self.variable).ok().filter(|url| !url.is_empty())?;

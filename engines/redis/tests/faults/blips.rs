@@ -82,7 +82,8 @@ fn a_waiter_whose_push_was_lost_looks_as_soon_as_it_is_connected_again() {
         let guard = locks.mutex("a").ttl(LONG).lock().await.unwrap();
         let waiter = waiting(&far);
         until_line(&locks, "a", 2).await;
-        // Nobody listens while the ticket is served: the push goes nowhere.
+        // The client has no subscription while the ticket is served, so the push reaches no
+        // subscriber.
         proxy.refuse();
         proxy.cut();
         until("nobody listens", async || {
@@ -191,7 +192,7 @@ async fn storm(server: Server, disturb: fn(&Server, u64)) {
         }
     })
     .await;
-    // What failed is given back in the background.
+    // Failed releases are repeated in the background.
     until("nothing is left", async || clients[0].keys("").await.unwrap().is_empty()).await;
     let (visits, failures) = (&house.visits, &house.failures);
     println!("{visits:?} visits and {failures:?} failures in {times} disturbances");

@@ -18,7 +18,7 @@ use super::stage::{
 /// A waiter that could not look while its line was on its way tries again after a twelfth of this.
 const TTL: Duration = Duration::from_secs(60);
 
-/// Waits in the line, however often it is told that the line is on its way.
+/// Waits in the line, and repeats the call while the cluster reports that the line is being moved.
 fn waiting(locks: &Locks, key: &str) -> JoinHandle<Guard> {
     let mutex = locks.mutex(key).ttl(TTL);
     tokio::spawn(async move {
@@ -152,7 +152,7 @@ fn no_answer_goes_to_another_question_while_slots_move() {
             let slot = cluster.slot_of(&(head(key) + part)).unwrap();
             cluster.owner_of(slot).unwrap().port() == from.port()
         };
-        // In some lines somebody waits, and so the engine listens for each of them.
+        // `LINES` lines have a waiter, so the engine subscribes to the channel of each.
         let lines = (0..).map(|number| format!("line {number}")).filter(|it| is_there("", it));
         let lines: Vec<String> = lines.take(LINES).collect();
         let mut watchers = JoinSet::new();
@@ -219,8 +219,8 @@ fn channels_of_tickets_that_ended_by_themselves_are_given_up() {
     channels_are_given_up(Duration::from_millis(200), &async |_, _| {});
 }
 
-/// Waits in many lines, one after the other; each wait, of a ticket that lives so long, ends in
-/// this way.
+/// Waits in `LINES` lines, one after the other. Each ticket has this ttl, and each wait ends by
+/// `ends`.
 fn channels_are_given_up(ttl: Duration, ends: &impl AsyncFn(&RedisCluster, &Ticket)) {
     play(async || {
         // More than may stay subscribed.

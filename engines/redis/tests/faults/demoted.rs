@@ -47,7 +47,7 @@ fn a_master_that_was_made_a_replica_is_not_believed() {
             .await;
 
             let told = ["127.0.0.1", "is a replica"];
-            // Where the line is unknown, nobody is in it: that must not be believed.
+            // A replica does not know the line, and must not report it as empty.
             assert_refused(clients.next().renew(&own).await, ErrorKind::Unavailable, &told);
             let left = clients.next().leave(&own, LeaveMode::Now).await;
             assert_refused(left, ErrorKind::Unavailable, &told);

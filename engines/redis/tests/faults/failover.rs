@@ -17,7 +17,7 @@ const BEAT: Duration = Duration::from_millis(500);
 fn waiting(locks: &Locks, key: &str) -> JoinHandle<Guard> {
     let mutex = locks.mutex(key).ttl(TTL).renew_every(BEAT);
     tokio::spawn(async move {
-        // During a fail-over it may be told that nobody answers, and asks again.
+        // During a fail-over the call may fail because no server answers. It is repeated.
         loop {
             match mutex.lock().await {
                 Ok(guard) => return guard,
@@ -106,7 +106,7 @@ async fn a_lock_outlives(end: fn(&Server) -> tenure_servers::Result<()>) {
     let line = other.line("a").await.unwrap();
     assert_eq!((line[0].0.id, line[0].1.number), (guard.id(), guard.token()));
     assert!(other.mutex("a").try_lock().await.unwrap().is_none());
-    // Its renewals arrive, though nobody acknowledges them.
+    // Its renewals reach the master, though no replica acknowledges them.
     let lives = async || other.line("a").await.unwrap()[0].1.life.unwrap();
     until("its renewals arrive", async || {
         assert!(guard.extend().await.is_err(), "there is nobody to acknowledge it");

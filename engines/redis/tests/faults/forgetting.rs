@@ -95,7 +95,8 @@ fn a_line_that_lost_a_part_ends_for_those_behind_and_never_serves_two() {
             until("signs of life are given", async || script_calls(&server) > calls + 8).await;
             let token = guard.token();
             drop(guard);
-            // Whoever was in the line is served in turn, or told that it is out of it.
+            // Each former waiter is served in its turn, or gets the error that it is out of the
+            // line.
             let (mut newest, mut count) = (token, 0);
             for waiter in waiters.into_iter().chain([late]) {
                 match soon("it has an answer", waiter).await.unwrap() {

@@ -1,4 +1,4 @@
-//! Onlookers look now and then. How a ticket ended between two looks is told by its name.
+//! Onlookers look at intervals. An event names how a ticket ended between two looks.
 
 use std::time::Duration;
 

@@ -157,7 +157,7 @@ fn a_runtime_that_stands_still_does_not_hold_up_its_thread() {
         let runtime = runtime();
         let locks = runtime.block_on(tenure_redis::connect(server.url())).unwrap();
         runtime.block_on(open_a_link(&locks, &server));
-        // Nobody drives the runtime from here on, though this thread counts as one of its.
+        // No thread drives the runtime from here on, though this thread is in its context.
         let _context = runtime.enter();
         let guard = locks.blocking().mutex("a").lock().unwrap();
         guard.extend().unwrap();
@@ -182,7 +182,7 @@ fn a_runtime_whose_threads_are_all_busy_keeps_its_locks() {
     });
 }
 
-/// So many runtimes do not connect all at once.
+/// Number of runtimes, which do not all connect at the same moment.
 const RUNTIMES: usize = 24;
 
 #[test]
@@ -240,14 +240,14 @@ fn a_runtime_that_stands_still_while_it_connects_keeps_nobody_else_from_the_serv
                 let asks = async move {
                     let began = Instant::now();
                     while began.elapsed() < Duration::from_millis(2500) {
-                        let _given_up = asking.mutex("a").try_lock().now_or_never();
+                        let _attempt = asking.mutex("a").try_lock().now_or_never();
                         tokio::task::yield_now().await;
                     }
                 };
                 tokio::spawn(asks).await.unwrap();
             });
-            // From here on nobody drives that runtime, which may be about to find out whether the
-            // server answers.
+            // No thread drives that runtime from here on. One of its tasks may be about to find out
+            // whether the server answers.
             drop(silent);
             server.restart().unwrap();
             let elsewhere = locks.blocking();

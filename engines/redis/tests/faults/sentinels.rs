@@ -9,7 +9,7 @@ use super::stage::{ask, connect, play, until};
 /// Longer than two of the questions that an idle client asks its sentinel.
 const TWO_PATROLS: Duration = Duration::from_secs(26);
 
-/// Without a new connection for so long, all are there that there will be.
+/// Time without a new connection after which the client has made all its connections.
 const SETTLED: Duration = Duration::from_secs(3);
 
 /// A connection that asks one server again and again.
@@ -86,7 +86,7 @@ fn a_sentinel_that_dies_is_replaced_by_another() {
         first.kill().unwrap();
         until("another sentinel is listened to", async || listened_to().len() == 1).await;
         first.restart().unwrap();
-        // Nobody asks the master anything: only a sentinel can say that there is another one.
+        // The client sends nothing to the master, so only a sentinel can report the new master.
         let master = &set.servers()[0];
         master.freeze().unwrap();
         let (next, began) = (set.next_master(master).unwrap(), Instant::now());

@@ -20,7 +20,7 @@ async fn open(masters: &Masters) -> RedLock {
     RedLock::open(format!("{}?young=trust", masters.url())).await.expect("a majority answers")
 }
 
-/// What this server answered last.
+/// Returns the last error of this server, if its last answer was one.
 fn last_of(redlock: &RedLock, server: &Server) -> Option<Error> {
     let port = format!(":{}", server.port());
     let answers = redlock.board().answers();

@@ -12,7 +12,7 @@ use tenure_redis::{RedisCluster, RedisStore};
 use tenure_servers::redis::{Client, Cluster, REDIS, Reply, Server};
 use tenure_servers::{Tool, have};
 
-/// A life so long that no heartbeat falls into its story: what happens was not found out by one.
+/// A ttl of which no heartbeat falls into a test, so that no heartbeat causes its events.
 pub(super) const LONG: Duration = Duration::from_secs(24 * 3600);
 
 /// Plays a story that needs a Redis, if there is one here.

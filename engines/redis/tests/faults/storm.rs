@@ -17,11 +17,11 @@ use super::stage::{LONG, PATIENCE, ask, connect, play, proxy_to, until};
 
 const TASKS: usize = 16;
 const STORM: Duration = Duration::from_secs(5);
-/// What a client may do at once, when all was well before.
+/// Maximum connections of a client at once, after a time without failures.
 const AT_ONCE_MAX: u64 = 8;
 const EACH_SECOND_MAX: u64 = 4;
 
-/// Uses the locks from many tasks for a while, whatever comes of it; says how long that was.
+/// Uses the locks from many tasks for a while and ignores the results. Returns how long that was.
 async fn use_for_a_while(locks: &Locks) -> Duration {
     let began = Instant::now();
     let mut tasks = JoinSet::new();
@@ -30,10 +30,10 @@ async fn use_for_a_while(locks: &Locks) -> Duration {
         tasks.spawn(async move {
             while began.elapsed() < STORM {
                 let mutex = locks.mutex(format!("key {task}"));
-                // Whoever is impatient asks more often.
+                // A caller with a short timeout asks more often.
                 let lock = tokio::time::timeout(Duration::from_millis(20), mutex.lock()).await;
                 if let Ok(Ok(guard)) = lock {
-                    let _unknown = guard.release().await;
+                    let _ = guard.release().await; // The server closes connections: any result is fine.
                 }
                 tokio::task::yield_now().await;
             }
@@ -45,8 +45,8 @@ async fn use_for_a_while(locks: &Locks) -> Duration {
     began.elapsed()
 }
 
-/// Lets everybody in and turns them out, until the second of these is dropped; the first says how
-/// many there were.
+/// Accepts and closes all connections until the second result is dropped. The first result is the
+/// number of connections.
 fn turn_out(listener: TcpListener) -> (Arc<AtomicU64>, impl Drop) {
     /// Ends the listener's thread.
     struct End(SocketAddr, Arc<AtomicBool>, Option<JoinHandle<()>>);
@@ -122,8 +122,7 @@ fn a_node_of_three_that_accepts_and_closes_sees_few_connections() {
     });
 }
 
-/// A cluster all of whose servers let everybody in and turn them out, while locks and counters are
-/// asked for.
+/// All servers of a cluster accept and close connections while clients ask for locks and counters.
 #[test]
 fn servers_of_a_cluster_that_accept_and_close_see_few_connections() {
     play(async || {

@@ -1,5 +1,6 @@
-//! Keys that this version of Tenure cannot read: a later version wrote them, or somebody's hand.
-//! Who may hold there is not known, so nobody is let in; and from what is no number none follows.
+//! Keys that this version of Tenure cannot read, because a later version or a stranger wrote them.
+//! The engine does not know who may hold there, so it admits no ticket. It derives no number from a
+//! value that is not a number.
 
 use tenure_core::{Engine as _, ErrorKind, LeaveMode, WaitMode, Window};
 use tenure_servers::redis::Server;
@@ -185,7 +186,7 @@ fn a_server_that_was_made_a_replica_says_that_first() {
         }
         gone.kill().unwrap();
         ask(&server, &format!("REPLICAOF 127.0.0.1 {}", gone.port()));
-        // What it keeps may be older than what its master keeps, or the rest of another data set.
+        // Its data may be older than its master's, or be left over from another data set.
         let told = ["is a replica"];
         for patience in [WaitMode::NoWait, WaitMode::Wait] {
             assert_refused(next().join(&ticket, patience).await, ErrorKind::Unavailable, &told);
