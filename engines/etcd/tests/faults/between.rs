@@ -24,10 +24,10 @@ use tokio::task::JoinHandle;
 /// These methods are streams: their requests do not end.
 const STREAMS: [&str; 2] = ["Watch", "LeaseKeepAlive"];
 
-/// What is passed on in the place of a message. The streams of a method are counted from 1.
+/// Returns the messages that replace a message. The streams of a method are counted from 1.
 type Lie = Arc<dyn Fn(u64, &[u8]) -> Vec<Vec<u8>> + Send + Sync>;
 
-/// Ends when it is dropped.
+/// A proxy between clients and a member. It ends when it is dropped.
 pub(super) struct Between {
     port: u16,
     said: Arc<Said>,
@@ -38,17 +38,17 @@ pub(super) struct Between {
 struct Said {
     lies: Mutex<HashMap<String, Lie>>,
     streams: Mutex<HashMap<String, u64>>,
-    /// These methods are for nobody.
+    /// The proxy refuses requests of these methods.
     forbidden: Mutex<HashSet<String>>,
-    /// What is done with the next request of this method.
+    /// The treatment of the next request of this method.
     holds: Mutex<Option<(String, Hold)>>,
     repeats: AtomicBool,
-    /// Where it waits.
+    /// The request that is held back.
     held: Mutex<Option<oneshot::Sender<oneshot::Sender<()>>>>,
     held_now: Notify,
 }
 
-/// What is held back.
+/// The message that the proxy holds back.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Hold {
     /// The request.
@@ -97,12 +97,12 @@ impl Between {
         lock(&self.said.lies).insert(method.to_owned(), Arc::new(lie));
     }
 
-    /// From now on, nobody may ask this.
+    /// Refuses all requests of this method from now on.
     pub(super) fn forbid(&self, method: &str) {
         lock(&self.said.forbidden).insert(method.to_owned());
     }
 
-    /// The next request of this method is held back, once it has come.
+    /// Holds back the next request of this method.
     pub(super) fn hold_next(&self, method: &str) {
         self.hold(method, Hold::Request);
     }
@@ -127,7 +127,7 @@ impl Between {
         *lock(&self.said.holds) = Some((method.to_owned(), what));
     }
 
-    /// What is held back, once it has come.
+    /// Waits until a message is held back, and returns it.
     pub(super) async fn held(&self) -> Held {
         loop {
             if let Some(held) = lock(&self.said.held).take() {
@@ -170,8 +170,7 @@ async fn serve(client: TcpStream, member: SocketAddr, said: Arc<Said>) {
     tokio::spawn(connection);
     let service = service_fn(|request| pass(sender.clone(), request, said.clone()));
     let server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
-    // Whoever is cut off finds out by itself.
-    let _ended = server.serve_connection(TokioIo::new(client), service).await;
+    let _ = server.serve_connection(TokioIo::new(client), service).await; // The client may hang up.
 }
 
 type Body = BoxBody<Bytes, hyper::Error>;
@@ -225,7 +224,7 @@ async fn hold_back(
         let body = Full::new(bytes.clone()).map_err(|never| match never {}).boxed();
         Request::from_parts(head.clone(), body)
     };
-    // What is held back is sent although its client gives it up.
+    // A held-back message is sent even if its client has given up.
     match what {
         Hold::Request => {
             let late = tokio::spawn(async move {

@@ -18,7 +18,7 @@ use super::operators::leases;
 use super::stage::{TTL, at_last, connect, play, play_on, soon, until_line};
 
 const CALLERS: u64 = 40;
-/// A life so long that no sign of life falls into its story.
+/// A ttl of which no renewal falls into a test.
 const LONG: Duration = Duration::from_secs(3600);
 
 /// Each asks for a lock of its own.
@@ -54,7 +54,8 @@ fn forty_callers_of_a_full_member_are_each_refused_with_one_request_and_one_look
                 }
             }
             locks.flush().await;
-            // What a member refuses it may have done: each looks once whether it was let in.
+            // A full member may have carried out a request that it refused, so each join reads once
+            // whether its ticket is in.
             assert_eq!(requests(&cluster) - before, 2 * 5 * CALLERS);
             assert_eq!(
                 between.streams("Status"),
@@ -169,7 +170,7 @@ fn tickets_that_were_asked_to_join_twice_are_not_looked_for_in_their_line_when_t
 /// More than one transaction may ask for, or compare.
 const HOLDERS: u32 = 150;
 
-/// So many holders, and another client's ticket of this ttl that waits behind all of them.
+/// Returns `HOLDERS` holders, and another client's ticket of this ttl that waits behind them.
 async fn behind_many(
     cluster: &Cluster,
     locks: &Locks,

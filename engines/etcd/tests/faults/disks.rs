@@ -12,9 +12,9 @@ use super::network::proxy_to;
 use super::operators::revision;
 use super::stage::{TTL, at_last, connect, play, play_on, soon, until_line};
 
-/// The most that the full member may keep.
+/// Maximum size of the full member's data.
 pub(super) const QUOTA_BYTES: u32 = 2 << 20;
-/// So many fill a member together.
+/// Number of callers that fill a member together.
 const CALLERS: usize = 40;
 const STRANGER_BYTES: usize = 100 << 10;
 
@@ -30,7 +30,7 @@ pub(super) fn fill(cluster: &Cluster) {
     assert!(cluster.ctl(&["alarm", "list"]).unwrap().contains("NOSPACE"));
 }
 
-/// What an operator does about it.
+/// Does what an operator does about a full member.
 pub(super) fn make_room(cluster: &Cluster) {
     cluster.ctl(&["del", "--prefix", "stranger/"]).unwrap();
     cluster.ctl(&["compact", &revision(cluster)]).unwrap();

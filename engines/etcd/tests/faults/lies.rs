@@ -18,10 +18,10 @@ use super::stage::{TTL, connect, play, soon, until_line};
 const KEEP_ALIVE: &str = "LeaseKeepAlive";
 const WATCH: &str = "Watch";
 const TXN: &str = "Txn";
-/// So often a member says of a watch what is not so.
+/// Number of false reports of a member on a watch.
 const LIES: u64 = 8;
 
-/// What a member answers to a sign of life.
+/// A member's answer to a keep-alive.
 #[derive(Clone, Message)]
 struct KeptAlive {
     #[prost(message, optional, tag = "1")]
@@ -32,7 +32,7 @@ struct KeptAlive {
     ttl: i64,
 }
 
-/// What a member was when it answered.
+/// The state of a member when it answered.
 #[derive(Clone, Message)]
 struct Header {
     #[prost(uint64, tag = "1")]
@@ -45,7 +45,7 @@ struct Header {
     term: u64,
 }
 
-/// What a member says on a stream of watches.
+/// A member's message on a stream of watches.
 #[derive(Clone, Message)]
 pub(super) struct Watched {
     #[prost(int64, tag = "2")]
@@ -77,7 +77,7 @@ pub(super) struct KeyValue {
     mod_revision: i64,
 }
 
-/// What a member answers to a transaction, with the answers to what was asked in it.
+/// A member's answer to a transaction, with the answers to its requests.
 #[derive(Clone, Message)]
 struct Done {
     #[prost(message, optional, tag = "1")]
@@ -88,7 +88,7 @@ struct Done {
     responses: Vec<Vec<u8>>,
 }
 
-/// What a member answers of the life of a lease.
+/// A member's answer about the remaining life of a lease.
 #[derive(Clone, Message)]
 struct Life {
     #[prost(message, optional, tag = "1")]
@@ -169,7 +169,8 @@ fn a_keep_alive_that_is_answered_for_a_lease_that_is_gone_keeps_nobody_believing
             let said = KeptAlive { ttl: 20, ..KeptAlive::decode(said).unwrap() };
             vec![said.encode_to_vec()]
         });
-        // Nor is the holder told that its key is gone: it must find that out by itself.
+        // The watch does not report that the key is gone either: the holder must find that out by
+        // itself.
         between.lie(WATCH, |_, said| {
             let begun = Watched::decode(said).unwrap().created;
             if begun { vec![said.to_vec()] } else { Vec::new() }

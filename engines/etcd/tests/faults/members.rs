@@ -12,10 +12,11 @@ use tokio::task::JoinSet;
 
 use super::stage::{TTL, at_last, connect, play, soon, until_line};
 
-/// A life so long that no sign of life falls into its story.
+/// A ttl of which no renewal falls into a test.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// A lock outlives what is done to these servers, and its waiter is served afterwards.
+/// Checks that a lock outlives this trouble of the servers, and that its waiter is served
+/// afterwards.
 fn a_lock_outlives(trouble: impl FnOnce(&Cluster)) {
     play(3, async |cluster| {
         let (one, two) = (connect(&cluster).await, connect(&cluster).await);
@@ -169,8 +170,8 @@ fn a_follower_that_stands_still_costs_a_caller_one_timeout() {
     });
 }
 
-/// Who waits is served and who is broken is told soon after a follower was lost, long before their
-/// next signs of life.
+/// Checks that waiters are served and broken holders are notified soon after a follower is lost,
+/// long before their next renewals.
 fn listeners_outlive(lose: impl FnOnce(&Member)) {
     const CLIENTS: usize = 20;
     play(3, async |cluster| {
@@ -237,8 +238,7 @@ fn an_onlooker_outlives_the_member_that_it_listens_to() {
     play(3, async |cluster| {
         let (onlooker, locks) = (connect(&cluster).await, connect(&cluster).await);
         let mut watch = onlooker.watch_prefix("").await.unwrap();
-        // Nothing else is asked by this client: nobody but the watch finds out that its member is
-        // gone.
+        // This client sends no other requests, so only the watch can find that its member is gone.
         let first = soon("it is seen", watch.next());
         let (guard, first) = futures_util::future::join(locks.mutex("k").lock(), first).await;
         let told = |seen: tenure_core::Result<WatchEvent>| {

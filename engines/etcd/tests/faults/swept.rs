@@ -1,4 +1,5 @@
-//! What its own client takes out, or was refused, while something of it is still on its way.
+//! Tickets that their own client removes, or that were refused, while one of their requests is
+//! still on its way.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +18,7 @@ use super::stage::{TTL, connect, play, soon, until_line};
 
 const TXN: &str = "Txn";
 
-/// An engine whose requests are waited for so long.
+/// Opens an engine with this request timeout.
 async fn engine(between: &Between, timeout: &str) -> impl Engine {
     let host: Arc<dyn Runtime> = Arc::new(BackgroundRuntime::for_drivers());
     let url = format!("{}?timeout={timeout}", between.url());
@@ -111,7 +112,7 @@ async fn joins_twice(cluster: &Cluster) -> (Locks, JoinHandle<Result<Guard>>, He
     (locks, joining, late)
 }
 
-/// The first request arrives when everybody has forgotten it. It lets nobody in.
+/// The first request arrives after all clients have forgotten it. It puts no ticket into the line.
 async fn arrives(locks: &Locks, other: &Locks, late: Held) {
     soon("nothing is left to do", locks.flush()).await;
     sleep(TTL * 2).await;

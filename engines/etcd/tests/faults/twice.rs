@@ -13,7 +13,7 @@ use super::stage::{TTL, connect, play, soon, until_line};
 const TXN: &str = "Txn";
 const TIME_TO_LIVE: &str = "LeaseTimeToLive";
 
-/// A client behind a proxy, with an open session. Its requests are waited for so long.
+/// Returns a client behind a proxy, with an open session and a request timeout of 60 s.
 async fn through(cluster: &Cluster) -> (Between, Locks) {
     let between = Between::of(cluster).await;
     let locks = tenure_etcd::connect(format!("{}?timeout=60s", between.url())).await.unwrap();
@@ -93,8 +93,8 @@ fn a_join_whose_answer_is_late_is_not_taken_for_one_that_nobody_knows() {
     });
 }
 
-/// A lock is given back. The second answer says only that its ticket is not there, as if somebody
-/// had taken it out.
+/// Releases a lock. The second answer reports only that the ticket is absent, as if another client
+/// had removed it.
 async fn released(guard: Guard) {
     let released = guard.release().await;
     assert_eq!(released.unwrap_err().kind(), ErrorKind::Lost);
