@@ -1,4 +1,4 @@
-//! What may be wrong with a store, and what is said of it.
+//! Damaged stores, and the errors that report the damage.
 
 #![cfg(unix)]
 
@@ -133,7 +133,7 @@ fn what_cannot_be_a_store_is_refused_with_the_way_out() {
 
 #[test]
 fn a_directory_that_cannot_be_written_to_is_refused() {
-    // Permission bits do not bind root, but nobody can write here.
+    // Permission bits do not bind root, but no user can write here.
     if cfg!(target_os = "linux") {
         let error = FileStore::open("/proc/self/store").unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Rejected);

@@ -1,4 +1,4 @@
-//! Somebody keeps a file of the store locked, and does not let go.
+//! Another process keeps a file of the store locked.
 
 #![cfg(unix)]
 
@@ -19,7 +19,7 @@ fn helper() {
     serve();
 }
 
-/// What a verb says that has to answer in time, and says who is in the way.
+/// Asserts that a verb fails in time with an error that names the process that has the lock.
 fn refused<T: std::fmt::Debug>(
     store: &FileStore,
     other: &Other,

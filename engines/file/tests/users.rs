@@ -16,7 +16,7 @@ use support::{Dir, Other, block_on, join, key, leave, serve, ticket, work};
 use tenure_core::{Engine as _, ErrorKind, TicketState};
 use tenure_file::{FileStore, Settings};
 
-/// Two users and a group that are nobody's here.
+/// Two users and a group that do not exist on the machine.
 const ALICE: u32 = 61_001;
 const BOB: u32 = 61_002;
 const GROUP: u32 = 61_003;

@@ -1,4 +1,4 @@
-//! What the tests share: a directory, tickets, a way to wait, and a second process.
+//! Helpers of the tests: a directory, tickets, waiting, and a second process.
 
 #![allow(dead_code, unused_imports, reason = "not every test needs all of it")]
 
@@ -53,7 +53,7 @@ impl Dir {
         FileStore::open(&self.0).unwrap()
     }
 
-    /// The file of the book that this key is in: the one that grows when somebody joins.
+    /// Returns the file of the book that has this key: the one that grows when a ticket joins.
     pub(crate) fn book(&self, name: &str) -> PathBuf {
         let other = Self::new();
         let store = other.open();
@@ -72,7 +72,7 @@ impl Dir {
 
 impl Drop for Dir {
     fn drop(&mut self) {
-        let _already_gone = std::fs::remove_dir_all(&self.0);
+        let _ = std::fs::remove_dir_all(&self.0); // The test may have removed it.
     }
 }
 
@@ -105,7 +105,7 @@ pub(crate) fn leave(store: &FileStore, ticket: &Ticket) -> tenure_core::LeaveOut
     block_on(store.leave(ticket, LeaveMode::Now)).unwrap()
 }
 
-/// Waits until the ticket is served, and tells its number.
+/// Waits until the ticket is served, and returns its number.
 pub(crate) fn wait(store: &FileStore, ticket: &Ticket) -> u64 {
     loop {
         match block_on(store.watch(ticket, TicketState::Waiting)).unwrap() {
@@ -147,7 +147,7 @@ pub(crate) fn is_ready<T>(future: &mut (impl Future<Output = T> + Unpin)) -> Opt
     }
 }
 
-/// Another process, which does as it is told.
+/// Another process, which carries out the test's commands.
 pub(crate) struct Other {
     pub(crate) child: Child,
     tell: Option<ChildStdin>,
@@ -167,7 +167,7 @@ impl Other {
         Self::start_where(dir, &format!("mount -t tmpfs -o {disk}"))
     }
 
-    /// The same, where the machine tells another id of its start, as a container might.
+    /// The same, where the machine has another boot id, as in a container.
     pub(crate) fn start_in_another_boot(dir: &Dir, id: &Path) -> Option<Self> {
         let boot = "/proc/sys/kernel/random/boot_id";
         Self::start_where(dir, &format!("mount --bind {} {boot}", id.display()))
@@ -187,8 +187,7 @@ impl Other {
         })
     }
 
-    /// The same, as another user, whose files are for nobody else by habit. `None`: that needs
-    /// root.
+    /// The same, as another user with the umask 077. Returns `None` if this process is not root.
     pub(crate) fn start_as(dir: &Dir, user: u32, group: u32) -> Option<Self> {
         let (user, group) = (format!("--reuid={user}"), format!("--regid={group}"));
         let become_user = |program: &Path| {
@@ -201,7 +200,8 @@ impl Other {
         possible.then(|| Self::run(&mut become_user(&program_for_all()), dir))
     }
 
-    /// The same, where a call to the system kills it: `inject` is how strace is told which.
+    /// The same under strace, which kills or stops it at a system call. `what` has strace's
+    /// arguments.
     pub(crate) fn start_traced(dir: &Dir, log: &Path, what: &[&str]) -> Option<Self> {
         let possible = Command::new("strace").args(["-o", "/dev/null", "true"]).status();
         possible.is_ok_and(|status| status.success()).then(|| {
@@ -268,8 +268,9 @@ impl Other {
 
 impl Drop for Other {
     fn drop(&mut self) {
-        let _already_dead = self.child.kill();
-        let _already_waited_for = self.child.wait();
+        // It may have ended before, and its status may have been read.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 

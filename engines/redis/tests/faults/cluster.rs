@@ -163,8 +163,8 @@ fn no_answer_goes_to_another_question_while_slots_move() {
             let store = store.clone();
             watchers.spawn(async move {
                 loop {
-                    // It is a hint only, and may come without cause.
-                    let _wake = store.watch(&waiter, TicketState::Waiting).await;
+                    // A wake is only a hint, and may have no cause.
+                    let _ = store.watch(&waiter, TicketState::Waiting).await;
                     tokio::task::yield_now().await;
                 }
             });

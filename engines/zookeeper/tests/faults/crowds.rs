@@ -45,10 +45,10 @@ fn a_session_takes_no_more_tickets_than_servers_survive_the_end_of() {
         };
         assert!(refused.to_string().contains("ask for fewer at a time"), "{refused}");
         assert!(held.len() >= 3000, "{}", held.len());
-        // Who was not renewed on a slow machine has left meanwhile.
+        // On a slow machine, leases that were not renewed have ended meanwhile.
         let there_are = ephemerals(ensemble.leader().unwrap());
         assert!(there_are <= 4500, "{there_are}");
-        // Nobody gives them back one by one: the session ends with all of them.
+        // The locks are not released one by one: the end of the session removes all nodes.
         locks.close().await;
         let other = connect(&ensemble).await;
         soon("another client locks", async {
@@ -59,15 +59,14 @@ fn a_session_takes_no_more_tickets_than_servers_survive_the_end_of() {
     });
 }
 
-/// So many nodes a session may have at the most whose paths have more than a thousand bytes: one
-/// megabyte together.
+/// Maximum nodes of a session whose paths have more than a thousand bytes: together one megabyte.
 const LONG_PATHS_MAX: u64 = 900;
 
 fn long_chroot() -> String {
     format!("/{}", "x".repeat(1000))
 }
 
-/// A client whose paths are that long.
+/// Returns a client whose paths have more than a thousand bytes.
 async fn with_long_paths(ensemble: &Ensemble) -> Locks {
     let chroot = long_chroot();
     let open = CreateMode::Persistent.with_acls(Acls::anyone_all());
@@ -188,7 +187,8 @@ fn a_thousand_waiters_are_served_in_order_at_a_constant_cost_though_half_of_them
 #[test]
 fn more_waiters_than_there_are_watches_for_outlive_a_cut_and_are_all_served() {
     const KEYS: usize = 100;
-    /// What the client can set again after a cut, in bytes of paths of more than a thousand.
+    /// Maximum watches with paths of more than a thousand bytes that the client can set again after
+    /// a cut.
     const WATCHES_MAX: u64 = 120;
     let life = TTL * 5;
     play(1, async |ensemble| {
@@ -256,7 +256,7 @@ fn watches(server: &Server) -> u64 {
     count.trim().parse().unwrap()
 }
 
-/// Makes a line so long, with copies of its last ticket that live by no session.
+/// Makes a line of `length` tickets by copies of its last one. The copies belong to no session.
 async fn lengthen(operator: &Client, length: usize) {
     const AT_ONCE: usize = 256;
     let there_are = tickets(operator).await;

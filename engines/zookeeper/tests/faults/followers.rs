@@ -103,7 +103,7 @@ fn an_ensemble_whose_sessions_are_too_short_for_its_tick_is_refused() {
 
 #[test]
 fn where_the_tick_is_not_known_holders_count_on_half_a_life() {
-    /// So long that half of it outlasts a busy machine.
+    /// A ttl of which half is longer than the delays of a busy machine.
     const LONG: Duration = Duration::from_secs(8);
     play(3, async |ensemble| {
         set(&ensemble, &["4lw.commands.whitelist=srvr,ruok"]);

@@ -80,7 +80,8 @@ pub(super) async fn tickets(operator: &Client) -> Vec<String> {
     paths
 }
 
-/// What a server answers to this word. On a busy machine that takes longer than one question waits.
+/// Returns a server's answer to this word. On a busy machine the question is repeated until
+/// `PATIENCE`.
 fn said(server: &Server, word: &str) -> String {
     let began = Instant::now();
     loop {
@@ -105,7 +106,7 @@ pub(super) fn ephemerals(server: &Server) -> u64 {
     count.trim().parse().unwrap()
 }
 
-/// Waits until so many tickets are there, which costs the servers little.
+/// Waits until there are `count` tickets. The requests cost the servers little.
 pub(super) async fn until_count(operator: &Client, count: usize) {
     soon("there are so many tickets", async {
         while tickets(operator).await.len() != count {

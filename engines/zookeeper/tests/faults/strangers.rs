@@ -1,4 +1,4 @@
-//! What only speaks ZooKeeper's language.
+//! Servers that speak ZooKeeper's protocol but are not ZooKeeper.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -12,10 +12,11 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::stage::{play, soon};
 
-/// What `ClickHouse` Keeper says of itself.
+/// The answer of `ClickHouse` Keeper to the word `srvr`.
 const KEEPER: &str = "ClickHouse Keeper version: v23.8.1.2992-stable-1234567\nLatency min/avg/max: 0/0/0\nMode: standalone\n";
 
-/// A server that says this of itself and is a true one for all else.
+/// Starts a server that gives this answer to `srvr`, and passes all other requests to a real
+/// server.
 async fn pretends(said: &'static str, server: u16) -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let port = listener.local_addr().unwrap().port();
