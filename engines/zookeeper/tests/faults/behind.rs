@@ -12,7 +12,7 @@ use super::stage::{TTL, at_last, connect, play, soon, until_line};
 /// The folder of a server's data, in the server's folder.
 const KEPT: &str = "version-2";
 
-/// The pause of a stopped server, which is shorter than the other servers go on without it.
+/// The pause of a frozen server: shorter than the time after which the other servers drop it.
 const STILL: Duration = Duration::from_secs(1);
 
 #[test]
