@@ -64,7 +64,7 @@ mod tls {
     tenure_conformance::suite!(async || arena("TENURE_TEST_ETCD_TLS_URL"), shared: locks, other_deployment);
 }
 
-/// A user who may do only what a lock needs.
+/// A user with only the rights that a lock needs.
 mod users {
     use super::*;
 

@@ -12,7 +12,7 @@ use support::{Dir, Other, block_on, join, key, leave, serve, ticket, work};
 use tenure_core::{Engine as _, ErrorKind, LeaveOutcome, Loss, TicketState, WaitMode, Wake};
 use tenure_file::FileStore;
 
-/// Not a test: what the other processes run.
+/// Not a test: the other processes run it.
 #[test]
 fn helper() {
     serve();

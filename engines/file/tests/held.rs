@@ -13,7 +13,7 @@ use support::{Dir, Other, block_on, join, key, leave, serve, ticket};
 use tenure_core::{Engine as _, Error, ErrorKind, LeaveMode, LeaveOutcome, WaitMode};
 use tenure_file::FileStore;
 
-/// Not a test: what the other processes run.
+/// Not a test: the other processes run it.
 #[test]
 fn helper() {
     serve();

@@ -54,7 +54,7 @@ fn become_as_many(wanted: usize) {
     }
 }
 
-/// How many threads the engine has.
+/// Returns the number of the engine's threads.
 fn threads() -> usize {
     let tasks = fs::read_dir("/proc/self/task").unwrap().filter_map(Result::ok);
     let names = tasks.map(|task| fs::read_to_string(task.path().join("comm")).unwrap_or_default());

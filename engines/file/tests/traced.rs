@@ -14,13 +14,14 @@ use std::time::{Duration, Instant};
 use support::{Dir, Other, block_on, join, key, serve, skipped, ticket, work};
 use tenure_core::{Engine as _, TicketState};
 
-/// Not a test: what the other processes run.
+/// Not a test: the other processes run it.
 #[test]
 fn helper() {
     serve();
 }
 
-/// Which call to write comes right after the book's new file got its name, in a trace of all.
+/// Returns the number of the first write after the book's new file got its name, in a trace of all
+/// calls.
 fn write_after_the_new_name(trace: &Path, book: &str) -> Option<usize> {
     let trace = std::fs::read_to_string(trace).unwrap();
     let mut writes = 0;
@@ -99,7 +100,7 @@ fn a_replaced_book_is_closed_after_its_lock_is_given_back() {
     assert!(closed.any(|file| file == files[0]), "it was closed before");
 }
 
-/// The file that a call in a trace is about.
+/// Returns the file that a call in a trace is about.
 fn file_of(line: &str, call: &str) -> String {
     let (_, rest) = line.split_once(call).unwrap();
     rest.chars().take_while(char::is_ascii_digit).collect()

@@ -62,7 +62,7 @@ impl Visit for Line {
     }
 }
 
-/// Something that answers each command as this says.
+/// Starts a server that answers each command by this function. Returns its address.
 fn server(answers: fn(&str) -> String) -> String {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let at = listener.local_addr().unwrap().to_string();
@@ -124,8 +124,8 @@ async fn connect(url: String) -> tenure_core::Result<Locks> {
 /// The port of the master that the sentinel names; nothing once it has done so.
 static MASTER: AtomicU16 = AtomicU16::new(0);
 
-/// A sentinel that names a master once, and says that there is another. From then on its errors
-/// begin with the password, where a code should be.
+/// A sentinel that names a master once and announces another one. From then on its errors begin
+/// with the password, in the place of a code.
 fn sentinel(command: &str) -> String {
     match command.split(' ').next().unwrap() {
         "HELLO" => "%1\r\n$5\r\nproto\r\n:3\r\n".to_owned(),

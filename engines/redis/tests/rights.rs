@@ -191,7 +191,7 @@ const SCRIPTS: [&str; 3] = [
     "return redis.call('PUBLISH', 'other', 'a')",
 ];
 
-/// How a server says that a script's user may not do that: each version has words of its own.
+/// The texts of servers for a call that a script's user may not make. They differ by version.
 const REFUSED_IN_SCRIPTS: [&str; 3] =
     ["NOPERM", "ACL failure in script", "The user executing the script can't"];
 
@@ -222,13 +222,13 @@ fn limited(rights: Rights) -> Setup {
     Setup::new().limited_user(NAME, PASSWORD, rights)
 }
 
-/// The commands that a line of the README allows.
+/// Returns the commands that a line of the README allows.
 fn named(rights: Rights) -> BTreeSet<String> {
     let words = rights.words().into_iter();
     words.filter_map(|word| word.strip_prefix('+').map(str::to_owned)).collect()
 }
 
-/// The commands that the scripts call, but for those of one of the ways to post.
+/// Returns the commands that the scripts call, without those of the script file `but`.
 fn called_by_scripts(but: &str) -> BTreeSet<String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/scripts");
     let files = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
@@ -244,7 +244,7 @@ fn called_by_scripts(but: &str) -> BTreeSet<String> {
     commands
 }
 
-/// The commands that this server has carried out since it was started.
+/// Returns the commands that this server has carried out since it was started.
 fn sent(server: &Server) -> BTreeSet<String> {
     let stats = server.command(&["INFO", "commandstats"]).unwrap().text().unwrap();
     let stats = stats.lines().filter_map(|line| line.strip_prefix("cmdstat_")?.split_once(':'));
@@ -252,7 +252,7 @@ fn sent(server: &Server) -> BTreeSet<String> {
     carried_out.map(|(command, _)| command.to_owned()).collect()
 }
 
-/// The same, without what only the tests and the server's replica send.
+/// The same, without the commands that only the tests and the server's replica send.
 fn sent_by_others(server: &Server) -> BTreeSet<String> {
     let mut sent = sent(server);
     for not_ours in ["ping", "psync", "replconf", "acl|log"] {

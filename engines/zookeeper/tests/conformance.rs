@@ -54,7 +54,7 @@ mod three {
     tenure_conformance::suite!(async || arena("TENURE_TEST_ZOOKEEPER_THREE_URL"), shared: locks, other_deployment);
 }
 
-/// Everything belongs to a user who logs in.
+/// All nodes belong to a user who logs in.
 mod digest {
     use super::*;
 

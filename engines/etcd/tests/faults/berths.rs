@@ -55,7 +55,7 @@ fn a_release_that_arrives_late_does_not_touch_the_next_ticket_at_its_berth() {
     });
 }
 
-/// The keys that keep out what was given up.
+/// Returns the latches: the keys that keep out given-up requests.
 fn latches(cluster: &Cluster) -> Vec<String> {
     let keys = cluster.ctl(&["get", "--prefix", "--keys-only", "tenure/v1/l/"]).unwrap();
     keys.lines().filter(|key| !key.is_empty()).map(str::to_owned).collect()
@@ -228,8 +228,8 @@ async fn watches(between: &Between) {
     tokio::time::sleep(Duration::from_millis(300)).await;
 }
 
-/// One holds, one waits and leaves while a break of it is on its way, and another comes to its
-/// berth.
+/// A waiter leaves while a break of it is on its way, and another ticket takes its berth. With
+/// `breaks_holder` it is a holder.
 async fn break_arrives_late(cluster: &Cluster, breaks_holder: bool) {
     let (between, breaker) = through(cluster, PATIENT).await;
     let (locks, holder) = (connect(cluster).await, connect(cluster).await);
@@ -423,7 +423,7 @@ fn an_onlooker_that_cannot_be_told_who_left_is_told_that_it_missed_something() {
             let told = soon("it is told", watch.next()).await.unwrap();
             assert!(matches!(told, WatchEvent::Event(event) if event.kind == what));
         }
-        // The message that is passed on does not say what a key was before.
+        // The decoded message lacks the earlier value of a key.
         between.lie("Watch", |_, said| vec![Watched::decode(said).unwrap().encode_to_vec()]);
         guard.release().await.unwrap();
         assert_eq!(soon("it is told", watch.next()).await.unwrap(), WatchEvent::Gap);

@@ -1,7 +1,6 @@
-//! A member that lies: it stands between a client and a member, and changes what the member
-//! answers, message by message. It can hold a request back, which arrives after its client has
-//! given it up; hold an answer back; or deliver a request twice, as a proxy does that sends again
-//! what was not answered.
+//! A proxy before a member that changes the member's answers, message by message. It can hold back
+//! a request, which arrives after its client has given it up. It can hold back an answer. It can
+//! deliver a request twice, like a proxy that resends an unanswered request.
 
 use std::collections::{HashMap, HashSet};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -65,7 +64,7 @@ enum Hold {
 pub(super) struct Held(oneshot::Sender<oneshot::Sender<()>>);
 
 impl Held {
-    /// It arrives now. Ready when it was answered.
+    /// Delivers the message, and waits until it was answered.
     pub(super) async fn let_go(self) {
         let (answered, is_answered) = oneshot::channel();
         self.0.send(answered).expect("it waits");
@@ -88,7 +87,7 @@ impl Between {
         format!("etcd://127.0.0.1:{}", self.port)
     }
 
-    /// From now on, this is passed on in the place of each answer to this method.
+    /// Replaces each answer to this method by the messages of `lie` from now on.
     pub(super) fn lie(
         &self,
         method: &str,
@@ -107,18 +106,18 @@ impl Between {
         self.hold(method, Hold::Request);
     }
 
-    /// The answer to the next request of this method is held back, once it has come.
+    /// Holds back the answer to the next request of this method.
     pub(super) fn hold_next_answer(&self, method: &str) {
         self.hold(method, Hold::Answer);
     }
 
-    /// The next request of this method is delivered at once, and a second time when it is let go.
+    /// Delivers the next request of this method at once, and a second time when it is let go.
     pub(super) fn deliver_next_twice(&self, method: &str) {
         self.hold(method, Hold::Copy);
     }
 
-    /// From now on each request but those of streams is delivered twice, and its second answer is
-    /// passed on.
+    /// Delivers each request twice from now on, except those of streams. Passes on the second
+    /// answer.
     pub(super) fn repeat(&self) {
         self.said.repeats.store(true, Ordering::SeqCst);
     }
@@ -137,12 +136,12 @@ impl Between {
         }
     }
 
-    /// From now on, everything passes.
+    /// Changes no more answers from now on.
     pub(super) fn be_honest(&self) {
         lock(&self.said.lies).clear();
     }
 
-    /// How many streams of this method were opened.
+    /// Returns the number of streams of this method that were opened.
     pub(super) fn streams(&self, method: &str) -> u64 {
         lock(&self.said.streams).get(method).copied().unwrap_or(0)
     }
@@ -260,7 +259,7 @@ async fn hold_back(
     }
 }
 
-/// Waits until what is held back is let go. Answers whom to tell when it has arrived.
+/// Waits until the held-back message is let go. Returns the sender to notify when it has arrived.
 async fn let_go(said: &Said) -> Option<oneshot::Sender<()>> {
     let (waits, let_go) = oneshot::channel();
     *lock(&said.held) = Some(waits);
@@ -275,7 +274,7 @@ fn tell(answered: Option<oneshot::Sender<()>>, is_answered: bool) {
     }
 }
 
-/// The frames of an answer, with what is said in the place of its messages.
+/// Returns the frames of an answer with its messages replaced.
 fn changed(
     body: Incoming,
     method: String,
@@ -305,7 +304,7 @@ fn changed(
     })
 }
 
-/// Takes the whole messages out of what has come, and answers what is passed on.
+/// Takes the whole messages out of the received bytes, and returns the bytes to pass on.
 fn said_instead(left: &mut Vec<u8>, number: u64, lie: Option<&Lie>) -> Vec<u8> {
     /// A flag, and the length of the message.
     const HEAD: usize = 5;

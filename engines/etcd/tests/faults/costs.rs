@@ -113,7 +113,7 @@ fn a_waiter_that_gives_signs_of_life_opens_no_watch_anew() {
 
 #[test]
 fn an_old_member_is_asked_in_no_transaction_that_only_reads() {
-    // Such a member ends when whoever asks goes away before the answer.
+    // Such a member crashes if a client gives up a transaction that only reads before its answer.
     const WAITERS: usize = 64;
     if !have(&[ETCD_3_5]) {
         return;

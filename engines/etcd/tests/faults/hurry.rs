@@ -1,5 +1,5 @@
-//! Callers in a hurry, and a way to the member that takes long: what comes of their requests, and
-//! what is left of them.
+//! Callers with short timeouts, and a slow connection to the member: the results of their requests,
+//! and what is left of them.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ async fn through(url: String) -> Locks {
 
 /// Returns the number of all leases, including those that no client knows.
 fn all_leases(cluster: &Cluster) -> usize {
-    // The first line says how many there are.
+    // The first line has the count.
     cluster.ctl(&["lease", "list"]).unwrap().lines().count() - 1
 }
 

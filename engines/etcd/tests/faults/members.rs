@@ -1,4 +1,4 @@
-//! Members die, stand still, and come back.
+//! Members die, freeze, and come back.
 
 use std::time::{Duration, Instant};
 
@@ -105,7 +105,8 @@ fn without_a_majority_holders_are_told_and_with_it_again_locks_are_given_with_hi
     });
 }
 
-/// Many clients, some of which speak to the member that is to stand still, keep their locks.
+/// Checks that many clients keep their locks. Some of them are connected to the member that
+/// `stand_still` freezes.
 fn holders_keep_their_locks(seconds: u64, stand_still: impl FnOnce(&Cluster)) {
     play(3, async |cluster| {
         let ttl = Duration::from_secs(seconds);
@@ -151,8 +152,8 @@ fn a_follower_that_stands_still_costs_a_caller_one_timeout() {
         let mut clients = Vec::new();
         for at in 0..CLIENTS {
             let locks = tenure_etcd::connect(&*url).await.unwrap();
-            // This runtime has a connection of its own soon, to the member that hears the signs of
-            // life.
+            // After a few calls this runtime has a connection of its own, to the member that gets
+            // the keep-alives.
             for _ in 0..10 {
                 visit(&locks, at).await;
             }

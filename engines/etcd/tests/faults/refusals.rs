@@ -126,7 +126,7 @@ async fn unavailable(url: &str) -> String {
     error.to_string()
 }
 
-/// Another service, which does this with each of its clients. It ends with the test's runtime.
+/// Starts another service, which runs `serve` for each client. It ends with the test's runtime.
 async fn service<F>(serve: impl Fn(TcpStream) -> F + Send + 'static) -> u16
 where
     F: Future<Output = ()> + Send + 'static,

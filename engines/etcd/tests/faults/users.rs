@@ -23,7 +23,7 @@ fn with_users() -> tenure_servers::Result<Cluster> {
     Cluster::with_users(1, "tenure", "locks", SECRET)
 }
 
-/// How often the password of an engine was checked.
+/// Returns how often a member has checked the password of an engine.
 fn checks(member: &Member) -> u64 {
     member.requests("Authenticate")
 }

@@ -10,7 +10,7 @@ use tenure_file::FileStore;
 
 use super::{block_on, join, key, leave, part, ticket, wait, work};
 
-/// The other process's side: a line is a command.
+/// Serves commands in the other process: one command a line.
 pub(crate) fn serve() {
     let Ok(dir) = std::env::var("TENURE_FILE_TEST_DIR") else { return };
     let store = match FileStore::open(&dir) {

@@ -63,7 +63,7 @@ impl Dir {
         self.0.join("books").join(grown.expect("one of them grows").0.0)
     }
 
-    /// Every book, with its length.
+    /// Returns each book with its length.
     fn books(&self) -> BTreeMap<OsString, u64> {
         let books = std::fs::read_dir(self.0.join("books")).unwrap().map(Result::unwrap);
         books.map(|book| (book.file_name(), book.metadata().unwrap().len())).collect()
@@ -92,7 +92,7 @@ pub(crate) fn ticket(name: &str) -> Ticket {
     }
 }
 
-/// A ticket that takes `take` of `of`.
+/// Returns a ticket that takes `take` of `of`.
 pub(crate) fn part(name: &str, take: u32, of: u32) -> Ticket {
     Ticket { share: Share::new(take, of).unwrap(), ..ticket(name) }
 }
@@ -139,7 +139,7 @@ pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// Whether a future is ready at once.
+/// Polls a future once, and returns its result if it is ready.
 pub(crate) fn is_ready<T>(future: &mut (impl Future<Output = T> + Unpin)) -> Option<T> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => Some(output),
@@ -160,8 +160,8 @@ impl Other {
         Self::run(&mut Command::new(std::env::current_exe().unwrap()), dir)
     }
 
-    /// The same, where the directory is a disk of its own with room for this many pages.
-    /// `None`: this user cannot have one.
+    /// The same, where the directory is a file system of its own with this many pages. Returns
+    /// `None` if this user may not mount one.
     pub(crate) fn start_on_a_small_disk(dir: &Dir, pages: u32) -> Option<Self> {
         let disk = format!("mode=700,nr_blocks={pages} tmpfs {}", dir.path().display());
         Self::start_where(dir, &format!("mount -t tmpfs -o {disk}"))
@@ -173,7 +173,7 @@ impl Other {
         Self::start_where(dir, &format!("mount --bind {} {boot}", id.display()))
     }
 
-    /// The same, after a command that changes what this one process finds mounted.
+    /// The same, after a command that changes the mounts of this one process.
     fn start_where(dir: &Dir, mount: &str) -> Option<Self> {
         let alone = |command: &str| {
             let mut unshare = Command::new("unshare");
@@ -248,7 +248,7 @@ impl Other {
         self.answer()
     }
 
-    /// With SIGKILL, as `kill -9` does.
+    /// Kills it with SIGKILL, as `kill -9` does.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();

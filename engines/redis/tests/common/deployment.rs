@@ -12,7 +12,7 @@ use tenure_core::layers::{AnyEngine, Layer, OnRuntime, Operation};
 use tenure_core::{BackgroundRuntime, Engine as _, Result, Runtime, TicketId};
 use tenure_redis::{RedLock, RedisCluster, RedisStore};
 
-/// One kind of deployment, named by the variable that says where it is.
+/// One kind of deployment, named by the variable that has its URL.
 pub(crate) struct Deployment {
     variable: &'static str,
     options: &'static str,
@@ -32,13 +32,12 @@ impl Deployment {
         }
     }
 
-    /// With these options in the URL.
+    /// Sets these options in the URL.
     pub(crate) const fn with_options(self, options: &'static str) -> Self {
         Self { options, ..self }
     }
 
-    /// The verbs are called from a runtime of the caller's own, and take the link that this gives
-    /// them.
+    /// Calls the verbs from the caller's own runtime, which then has a link of its own.
     pub(crate) const fn called_from_a_runtime(self) -> Self {
         Self { from_a_runtime: true, ..self }
     }
@@ -63,7 +62,7 @@ impl Deployment {
     }
 }
 
-/// A store on this deployment.
+/// Returns a store on this deployment.
 pub(crate) async fn arena(deployment: &Deployment) -> Arena {
     let Some(url) = deployment.fresh_url() else {
         let why = format!("{} does not say where it is", deployment.variable);

@@ -12,7 +12,7 @@ use super::stage::{LONG, ask, connect, play, proxy_to, script_calls, soon, until
 
 const KEYS: usize = 4;
 const TASKS: usize = 16;
-/// For how long they are disturbed.
+/// Duration of the disturbance.
 const STORM: Duration = Duration::from_secs(3);
 
 fn kill_all(server: &Server) {
@@ -123,7 +123,7 @@ fn a_holder_whose_push_was_lost_is_told_as_soon_as_it_is_connected_again() {
     });
 }
 
-/// Rooms in which at most one may be at a time, and what was seen in them.
+/// Rooms that each admit one task at a time, with the visits and failures.
 #[derive(Default)]
 struct House {
     inside: [AtomicU32; KEYS],
@@ -147,7 +147,7 @@ impl House {
     }
 }
 
-/// Many tasks of three clients want few rooms, while `disturb` does what it does.
+/// Runs many tasks of three clients that visit `KEYS` rooms, while `disturb` runs.
 async fn storm(server: Server, disturb: fn(&Server, u64)) {
     let server = Arc::new(server);
     let house = Arc::new(House::default());

@@ -1,4 +1,4 @@
-//! Verbs of many tasks go together in one call: each still comes to its own end.
+//! Verbs of many tasks share one call, and each verb has its own result.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};

@@ -50,7 +50,7 @@ fn a_lock_that_is_alone_is_kept_and_given_while_its_slot_moves() {
             guard.extend().await.unwrap_or_else(|error| panic!("{what}: {error}"));
             assert!(other.mutex("a").try_lock().await.unwrap().is_none(), "{what}");
             let token = guard.token();
-            // One is given back, and another is taken.
+            // Releases one lock, and takes another.
             let held = guard.handle();
             let free = locks.mutex("free").lock().await.unwrap();
             std::mem::replace(&mut guard, free).release().await.unwrap();
@@ -215,7 +215,7 @@ fn channels_where_nobody_waits_any_more_are_given_up() {
 
 #[test]
 fn channels_of_tickets_that_ended_by_themselves_are_given_up() {
-    // Their owner gave up leaving while no server answered, say.
+    // As if their owner gave up the leave while no server answered.
     channels_are_given_up(Duration::from_millis(200), &async |_, _| {});
 }
 
@@ -238,7 +238,7 @@ fn channels_are_given_up(ttl: Duration, ends: &impl AsyncFn(&RedisCluster, &Tick
                 (ticket(&format!("{count}"), LONG), ticket(&format!("{count}"), ttl));
             store.join(&holder, WaitMode::Wait).await.unwrap();
             store.join(&waiter, WaitMode::Wait).await.unwrap();
-            // Others are given up meanwhile, so their number says nothing about this one.
+            // Other channels are closed meanwhile, so only this line's channel is counted.
             let own = head(&format!("{count}")) + ":*";
             let watching = store.watch(&waiter, TicketState::Waiting);
             tokio::select! {

@@ -56,7 +56,7 @@ fn so_many_different_shares_wait_and_no_more() {
         let store = store(&server.url()).await;
         let holder = of("a", 1_000_000);
         store.join(&holder, WaitMode::Wait).await.unwrap().unwrap();
-        // The share of the first one who waits is not counted among those.
+        // The share of the first waiter does not count towards the limit.
         let mut waiting = Vec::new();
         for take in 1..=SHARES_MAX + 1 {
             let ticket = of("a", take);

@@ -203,7 +203,7 @@ fn a_sentinel_keeps_no_locks() {
 #[test]
 fn somebody_else_is_there() {
     play(async || {
-        // One answers as a web server would, one hangs up, one says nothing at all.
+        // One service answers like a web server, one hangs up, and one never answers.
         let say = |text: Option<&'static [u8]>, stays: bool| {
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
             let at = listener.local_addr().unwrap().to_string();

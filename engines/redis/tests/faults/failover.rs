@@ -49,7 +49,7 @@ fn without_acknowledgements_a_fail_over_may_lose_a_lock_and_tokens_save_the_data
         assert!(!locks.guarantees().survives.failover);
         let (fence, mut data) = (Fence::new("data").unwrap(), data(&elsewhere).await);
 
-        // The replica stands still and is cut off, so that it never hears of the lock.
+        // The replica is frozen and cut off, so that it never receives the lock.
         replica.freeze().unwrap();
         ask(master, "CLIENT KILL TYPE replica");
         let old = locks.mutex("a").ttl(TTL).renew_every(BEAT).lock().await.unwrap();
@@ -86,7 +86,7 @@ async fn a_lock_outlives(end: fn(&Server) -> tenure_servers::Result<()>) {
     let set = Sentinels::start().unwrap();
     let [master, replica] = set.servers() else { panic!("there are two") };
     let url = format!("{}?acks=1&timeout=1s&connect_timeout=500ms", set.url());
-    // The new master has no replica any more, and who asks then must not ask for one.
+    // The new master has no replica, so this client must not ask for acknowledgements.
     let alone = format!("{}?timeout=1s&connect_timeout=500ms", set.url());
     let (locks, other) = (connect(&url).await, connect(&alone).await);
     let guard = locks.mutex("a").ttl(TTL).lock().await.unwrap();

@@ -18,7 +18,7 @@ const TURNS: u64 = 40;
 /// More tickets than Lua can return one by one.
 const READERS: usize = 9000;
 
-/// All take their turns at one key.
+/// Runs all tasks, which take their turns at one key.
 async fn take_turns(locks: &Locks) {
     let mut tasks = JoinSet::new();
     for _ in 0..TASKS {
@@ -110,8 +110,8 @@ fn many_readers_of_one_client_are_told_by_one_answer() {
     });
 }
 
-/// A client whose own connection can be cut while the one that hears of pushes stays, and an
-/// onlooker.
+/// Returns a client and an onlooker. The client's own connection can be cut while its connection
+/// for pushes stays.
 async fn at_a_wire() -> (Server, tenure_conformance::fault::Proxy, Locks, RedisStore) {
     let server = Server::start().unwrap();
     let (proxy, onlooker) = (proxy_to(&server), store(&server.url()).await);

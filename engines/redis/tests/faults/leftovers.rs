@@ -11,7 +11,7 @@ use tenure_servers::redis::Server;
 
 use super::stage::{LONG, connect, connections, play, soon, until, until_line};
 
-/// The threads of this process that belong to an engine.
+/// Returns the threads of this process that belong to an engine.
 fn threads() -> Vec<String> {
     let tasks = fs::read_dir("/proc/self/task").unwrap();
     let ids = tasks.filter_map(|task| {

@@ -1,6 +1,6 @@
-//! A server that comes back with older data: from a snapshot, from a log whose end is lost, or as a
-//! replica that lagged behind. Locks may be lost with the data; a token is above every earlier one
-//! all the same.
+//! A server that comes back with older data: from a snapshot, from a log without its end, or as a
+//! replica that lagged behind. Locks may be lost with the data, but a token is above every earlier
+//! one.
 
 use std::fs;
 use std::future::ready;
@@ -41,7 +41,7 @@ async fn token(locks: &Locks, key: &str) -> u64 {
     .await
 }
 
-/// The newest of the tokens that will be forgotten.
+/// Takes `FORGOTTEN` tokens that the restored data will not have, and returns the newest.
 async fn tokens(locks: &Locks, key: &str) -> u64 {
     let mut newest = 0;
     for _ in 0..FORGOTTEN {
@@ -300,7 +300,7 @@ fn a_number_of_a_sequence_counts_once_replicas_have_it() {
     });
 }
 
-/// The master gives tokens that the replica does not hear of, and is gone.
+/// The master gives tokens that the replica does not receive, and dies. Returns the newest token.
 async fn lag(master: &Server, replica: &Server, gives: impl AsyncFnOnce() -> u64) -> u64 {
     ask(master, "WAIT 1 5000");
     replica.freeze().unwrap();
@@ -311,7 +311,7 @@ async fn lag(master: &Server, replica: &Server, gives: impl AsyncFnOnce() -> u64
     newest
 }
 
-/// Takes out whoever stands in the line, as soon as there is a server that can.
+/// Removes all tickets of the line as soon as a server can.
 async fn empty(locks: &Locks, key: &str) {
     until("nobody is in the line", async || {
         let Ok(line) = locks.line(key).await else { return false };

@@ -8,7 +8,7 @@ use tenure_servers::redis::Server;
 
 use super::stage::{connect, play, soon};
 
-/// The next event of this ticket that is one of these. Other tickets are passed over.
+/// Returns the next event of this ticket that is one of these kinds. Other events are skipped.
 async fn next(watch: &mut Watch, id: TicketId, what: &[EventKind]) -> Event {
     let event = async {
         loop {

@@ -1,4 +1,4 @@
-//! `RedLock` over three servers: what one bad server does to it, and what an operator sees of it.
+//! `RedLock` over three servers: the effect of one bad server, and the view of an operator.
 
 use std::sync::Arc;
 use std::time::Duration;

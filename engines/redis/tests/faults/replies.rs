@@ -224,7 +224,7 @@ fn a_lock_that_is_given_too_late_is_not_a_lock() {
                 let mutex = locks.mutex("a").ttl(TTL);
                 async move { if waits { mutex.lock().await.map(Some) } else { mutex.try_lock().await } }
             });
-            // It is in the line, and then its life is over.
+            // The ticket joins the line, and then it expires.
             for is_empty in [false, true] {
                 super::stage::until("its ticket comes and goes", async || {
                     wire.onlooker.line(&key).await.unwrap().is_empty() == is_empty
@@ -254,11 +254,11 @@ fn a_lock_that_is_given_too_late_is_not_a_lock() {
     });
 }
 
-/// A way to a server that says something of its own before the next answer.
+/// A relay to a server that can send bytes of its own before the next answer.
 struct Relay {
     port: u16,
     stray: Arc<Mutex<Option<&'static [u8]>>>,
-    /// How many there were.
+    /// Number of connections so far.
     connections: Arc<AtomicUsize>,
 }
 

@@ -68,7 +68,7 @@ fn a_runtime_may_end_while_it_has_a_connection() {
         first.block_on(super::stage::until_line(&locks, "a", 2));
         drop(first);
         assert!(block_on(waiter).unwrap_err().is_cancelled());
-        // The guard is kept by a thread of Tenure's own, and the waiter's ticket is given back.
+        // A thread of Tenure renews the guard, and the waiter's ticket is released.
         guard.check().unwrap();
         block_on(guard.extend()).unwrap();
         block_on(locks.flush());
@@ -324,7 +324,7 @@ fn who_stands_still_while_the_scripts_are_told_keeps_nobody_else_waiting() {
                 async move { mutex.lock().await }.boxed()
             });
             assert!((&mut still).now_or_never().is_none() && (&mut next).now_or_never().is_none());
-            // Both hear that the scripts are not there, and the first one begins to tell them.
+            // Both calls learn that the scripts are missing, and the first begins to load them.
             while script_calls(&server) < before + 2 {
                 tokio::task::yield_now().await;
             }
@@ -338,7 +338,7 @@ fn who_stands_still_while_the_scripts_are_told_keeps_nobody_else_waiting() {
     });
 }
 
-/// Two tasks of one client: one gives a lock back and is not polled again, the other one waits for
+/// Two tasks of one client: one releases a lock and is not polled again, and the other waits for
 /// it.
 fn who_waits_is_served_though_the_release_before_it(
     ends: impl FnOnce(BoxFuture<'static, tenure_core::Result<()>>) + Send + 'static,

@@ -91,7 +91,7 @@ fn a_cluster_and_a_master_behind_sentinels_that_repeat_the_password_are_not_quot
 #[test]
 fn a_stranger_that_repeats_all_it_hears_is_not_quoted() {
     play(async || {
-        // It answers each line that it hears by an error with just these words.
+        // The service answers each line with errors that contain the line.
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let at = listener.local_addr().unwrap().to_string();
         std::thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! An idle client keeps one connection to one sentinel, and hears by it who the master is.
+//! An idle client keeps one connection to one sentinel, which notifies it of a new master.
 
 use std::time::{Duration, Instant};
 
@@ -20,13 +20,13 @@ impl Onlooker {
         Self(server.client().unwrap())
     }
 
-    /// How many connections the server has been given since it was started.
+    /// Returns the number of connections that the server has accepted since it was started.
     fn received(&mut self) -> u64 {
         let stats = self.0.command(&["INFO", "stats"]).unwrap();
         stats.field("total_connections_received").unwrap().parse().unwrap()
     }
 
-    /// For how many seconds each of those has been silent that listen at this server.
+    /// Returns the idle time of each subscribed connection of this server, in seconds.
     fn listeners(&mut self) -> Vec<u64> {
         let all = self.0.command(&["CLIENT", "LIST"]).unwrap().text().unwrap();
         let field = |line: &str, name: &str| {
@@ -47,7 +47,7 @@ fn an_idle_client_opens_no_connections() {
         let all = set.sentinels().iter().chain(set.servers());
         let mut all: Vec<_> = all.map(Onlooker::of).collect();
         let received = |all: &mut [Onlooker]| all.iter_mut().map(Onlooker::received).sum::<u64>();
-        // Its connections come to be, and those between the servers.
+        // Waits until the client has made its connections, and the servers theirs.
         let mut before = 0;
         until("all have met", async || {
             let last = std::mem::replace(&mut before, received(&mut all));

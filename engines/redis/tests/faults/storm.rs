@@ -1,5 +1,5 @@
-//! Connections: few are made, whatever a server does to them, and each says little until it is
-//! asked for more.
+//! Connections: a client makes few, whatever a server does to them, and sends few bytes on a new
+//! one.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -97,7 +97,7 @@ fn a_server_that_accepts_and_closes_sees_few_connections() {
         let proxy = proxy_to(&server);
         let locks = connect(format!("redis://{}", proxy.address())).await;
         locks.mutex("a").lock().await.unwrap().release().await.unwrap();
-        // From here on, whoever is let in is turned out as soon as it says something.
+        // From here on the proxy accepts connections and closes them after the first bytes.
         server.kill().unwrap();
         let before = proxy.counts().connections;
         let within = use_for_a_while(&locks).await;
@@ -174,9 +174,8 @@ fn a_server_that_turns_out_whoever_asks_for_a_lock_sees_few_connections() {
 fn a_connection_is_made_without_the_scripts_and_a_server_that_lacks_them_is_told_once() {
     play(async || {
         let server = Server::start().unwrap();
-        // Each client has a way of its own: what the other one still owes when the scripts are
-        // forgotten, because a cut connection kept it from giving a lock back, is not counted with
-        // what the many find out.
+        // Each client has a proxy of its own. A cut may leave the other client with a pending
+        // release, whose calls must not be counted with those of the many tasks.
         let (proxy, other) = (proxy_to(&server), proxy_to(&server));
         let first = connect(format!("redis://{}", proxy.address())).await;
         first.mutex("a").ttl(LONG).lock().await.unwrap().release().await.unwrap();

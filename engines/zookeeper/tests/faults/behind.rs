@@ -126,7 +126,7 @@ fn older_data_costs_holders_their_locks_and_is_refused_by_who_lived_through_it()
     });
 }
 
-/// The files of a folder that has no folders.
+/// Copies the files of a folder that has no folders.
 fn copy(from: &Path, to: &Path) {
     fs::create_dir(to).unwrap();
     for file in fs::read_dir(from).unwrap() {

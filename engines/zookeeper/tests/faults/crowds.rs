@@ -79,7 +79,7 @@ fn of_a_crowd_that_comes_at_once_no_more_come_in_than_servers_survive_the_end_of
     const CROWD: usize = 2000;
     play(1, async |ensemble| {
         let locks = with_long_paths(&ensemble).await;
-        // The session is open, so that all of them come in at once.
+        // The session is open, so that all callers join at once.
         locks.mutex("warm").ttl(LONG).lock().await.unwrap().release().await.unwrap();
         let all = (0..CROWD).map(|at| {
             let mutex = locks.mutex(format!("k{at}")).ttl(LONG).manual_renewal();
@@ -94,7 +94,7 @@ fn of_a_crowd_that_comes_at_once_no_more_come_in_than_servers_survive_the_end_of
         for error in refused.into_iter().filter_map(Result::err) {
             assert!(is_full(&error) || error.is_retryable(), "{error}");
         }
-        // Once they are out, others come in.
+        // When they have left, others can join.
         drop(held);
         locks.flush().await;
         locks.mutex("next").ttl(LONG).lock().await.unwrap().release().await.unwrap();
@@ -249,7 +249,7 @@ fn the_keys_of_many_locks_are_told_by_a_slow_way() {
     });
 }
 
-/// How many watches a server has.
+/// Returns the number of watches of a server.
 fn watches(server: &Server) -> u64 {
     let said = server.ask("mntr").expect("it answers");
     let count = said.lines().find_map(|line| line.strip_prefix("zk_watch_count")).unwrap();
@@ -332,7 +332,7 @@ fn watches_that_nobody_waits_for_make_room_for_others() {
             let said = server.ask("wchp").expect("it answers");
             said.lines().filter(|line| line.starts_with('/')).map(str::to_owned).collect()
         };
-        // Each of those who come now has a node of its own, which is watched as all others are.
+        // Each new waiter watches a node of its own, like all others.
         for at in 0..KEYS {
             let before = paths();
             let mutex = crowd.mutex(format!("k{at}")).ttl(LONG);

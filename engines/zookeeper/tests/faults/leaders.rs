@@ -1,5 +1,5 @@
-//! A leader that was cut off from the others, who have chosen another one, and that does not know
-//! it yet.
+//! A leader that was cut off from the other servers and does not know yet that they have elected
+//! another one.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -12,11 +12,11 @@ use zookeeper_client::{Acls, Client, CreateMode};
 
 use super::stage::{PATIENCE, TTL, at_last, configure, play, restart, soon};
 
-/// For how long a server may leave a question alone that it cannot answer.
+/// Time after which a request that a server cannot answer counts as unanswered.
 const SILENCE: Duration = Duration::from_secs(1);
 
-/// For two minutes a leader waits for servers that it does not hear of. On a busy machine they need
-/// that to choose another one.
+/// A leader waits two minutes for silent servers. On a busy machine they need that time to elect
+/// another leader.
 const SYNC_LIMIT: &str = "syncLimit=240";
 
 /// The proxies between each server and each other one. The first carries the requests to the
@@ -139,8 +139,8 @@ fn a_leader_that_was_cut_off_answers_a_sync_and_no_write() {
     });
 }
 
-/// In these servers' unit of time, a leader asks twice whom the others have heard, and looks once
-/// which sessions are over.
+/// The tick of these servers. In each tick, a leader pings its followers twice and looks once for
+/// expired sessions.
 const LONG_TICK: Duration = Duration::from_secs(2);
 
 #[test]
@@ -169,8 +169,8 @@ fn a_sign_of_life_that_travelled_long_is_counted_on_only_when_the_leader_has_hea
         sleep_until(begins_anew.into()).await;
         leader.thaw().unwrap();
         let asked = asks(way).await;
-        // The leader hears of the sign before, and looks soon after the session's life that begins
-        // then.
+        // The leader receives the sign of life before. It looks for expired sessions soon after the
+        // end of the life that begins then.
         let asks = before_a_look(asked + LONG_TICK);
         let mine = at_last("it connects", async || tenure_zookeeper::connect(&here).await).await;
         let other = at_last("it connects", async || tenure_zookeeper::connect(&there).await).await;
@@ -198,9 +198,9 @@ fn a_sign_of_life_that_travelled_long_is_counted_on_only_when_the_leader_has_hea
     });
 }
 
-/// The first moment from this one on such that a leader that asks then looks soon after the end of
-/// a life of two ticks that began when it had asked before: it looks once in a tick of its clock,
-/// and ends no session sooner.
+/// Returns the first moment from this one on with a property: if a leader pings then, it looks soon
+/// after the end of a life of two ticks that began with its earlier ping. A leader looks once in a
+/// tick of its clock, and ends no session sooner.
 fn before_a_look(from: Instant) -> Instant {
     const SOON: Duration = Duration::from_millis(150);
     let until = from.saturating_duration_since(Instant::now());

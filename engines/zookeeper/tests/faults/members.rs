@@ -1,4 +1,4 @@
-//! Servers die, stand still, and come back.
+//! Servers die, freeze, and come back.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -101,7 +101,7 @@ fn a_holder_is_told_before_its_lock_is_given_away() {
     });
 }
 
-/// The sessions that are connected to a server.
+/// Returns the sessions that are connected to a server.
 fn sessions(ensemble: &Ensemble) -> BTreeSet<String> {
     let said = ensemble.servers()[0].ask("cons").expect("it answers");
     let parts = said.split(['(', ',', ')']);

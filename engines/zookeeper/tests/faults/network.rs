@@ -27,7 +27,7 @@ async fn through(ensemble: &Ensemble) -> (Proxy, Locks) {
     (proxy, locks)
 }
 
-/// A client that can be cut off, beside one that cannot.
+/// Returns a client that can be cut off, and one that cannot.
 async fn divided(ensemble: &Ensemble) -> CutOff {
     let (proxy, locks) = through(ensemble).await;
     CutOff { proxy, locks, other: connect(ensemble).await, ttl: TTL }
@@ -86,7 +86,7 @@ fn a_downgrade_whose_answer_is_lost_leaves_nothing_behind() {
         })
         .await;
         proxy.cut();
-        // The lock is given back.
+        // Dropping the downgrade releases the lock.
         downgrading.abort();
         proxy.heal();
         until_line(&locks, "k", 0).await;

@@ -1,5 +1,5 @@
-//! Callers ask from wherever they are: without a runtime, on one without drivers, on one that
-//! stands still or has ended.
+//! Calls from any thread: without a runtime, on one without drivers, on one that is frozen or has
+//! ended.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ fn with_locks(story: impl FnOnce(&Ensemble, Locks) + Send + 'static) {
     ended.recv_timeout(PATIENCE).expect("the story ends, and in time");
 }
 
-/// Everything that a caller asks for is asked once.
+/// Calls each verb of a caller once.
 async fn visit(locks: &Locks) {
     let guard = locks.mutex("visited").lock().await.unwrap();
     assert!(locks.mutex("visited").try_lock().await.unwrap().is_none());
@@ -73,7 +73,7 @@ fn begun<T>(verbs: impl Iterator<Item = impl Future<Output = T>>) -> Vec<impl Fu
         .collect()
 }
 
-/// More verbs than are carried out where they are asked for.
+/// More verbs than are carried out on the caller's thread.
 const STILL: usize = 560;
 
 #[test]
@@ -166,7 +166,7 @@ fn a_runtime_that_stands_still_keeps_its_locks_and_keeps_nobody_else_waiting() {
     with_locks(|_, locks| {
         let still = runtime();
         let guard = still.block_on(locks.mutex("a").ttl(TTL).lock()).unwrap();
-        // Verbs are in the middle of what they do, and stay there.
+        // Verbs are started and stay in flight.
         let mut asks = Vec::new();
         still.block_on(async {
             for at in 0..600_u64 {

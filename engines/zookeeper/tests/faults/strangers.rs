@@ -77,7 +77,7 @@ fn a_server_that_says_nothing_of_itself_is_a_warning() {
     });
 }
 
-/// The URL of the servers of all of these.
+/// Returns the URL of the servers of all these ensembles.
 fn url_of_all(ensembles: &[&Ensemble]) -> String {
     let urls: Vec<_> = ensembles.iter().map(|ensemble| ensemble.url()).collect();
     urls.join(",").replace(",zookeeper://", ",")
@@ -116,7 +116,7 @@ fn servers_that_are_not_one_ensemble_are_refused() {
     });
 }
 
-/// How many sessions are connected to any of these servers.
+/// Returns the number of sessions that are connected to any of these servers.
 fn connected(ensemble: &Ensemble) -> usize {
     let said = ensemble.servers().iter().map(|server| server.ask("cons").expect("it answers"));
     said.map(|said| said.matches("sid=").count()).sum()

@@ -7,7 +7,7 @@ use tenure_servers::zookeeper::Ensemble;
 
 use super::stage::{TTL, at_last, play_on, soon, until_line};
 
-/// The servers of a URL, and its options.
+/// Returns the servers of a URL, and its options.
 fn parts(url: &str) -> (&str, Vec<&str>) {
     let (servers, options) = url.split_once('?').unwrap();
     (servers, options.split('&').collect())
