@@ -1,5 +1,5 @@
-//! Forty callers at once, of a member that is full, came back with older data, or was frozen: the
-//! costs of their requests, and what is left of them.
+//! Forty callers at once, of a member that is full, came back with older data, or was frozen. The
+//! tests check the costs of their requests, and what is left of them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,5 +1,5 @@
-//! The members do not answer: callers get their errors in time, memory is flat, few connections are
-//! made, and no stale request is carried out afterwards.
+//! The members do not answer: callers get their errors in time, memory is flat, and few connections
+//! are made. No stale request is carried out afterwards.
 
 use std::time::{Duration, Instant};
 

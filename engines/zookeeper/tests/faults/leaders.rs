@@ -198,9 +198,9 @@ fn a_sign_of_life_that_travelled_long_is_counted_on_only_when_the_leader_has_hea
     });
 }
 
-/// Returns the first moment from this one on with a property: if a leader pings then, it looks soon
-/// after the end of a life of two ticks that began with its earlier ping. A leader looks once in a
-/// tick of its clock, and ends no session sooner.
+/// Returns the next moment at which a ping of the leader leaves little time to a session. A session
+/// of two ticks that began with the leader's earlier ping ends just before the leader looks. A
+/// leader looks once in a tick of its clock, and ends no session sooner.
 fn before_a_look(from: Instant) -> Instant {
     const SOON: Duration = Duration::from_millis(150);
     let until = from.saturating_duration_since(Instant::now());
