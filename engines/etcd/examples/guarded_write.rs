@@ -14,7 +14,7 @@ use std::process::{Command, Stdio};
 
 use tenure_etcd::StillHeld;
 
-/// Writes the state if the lock is still held, and tells whether it was.
+/// Writes the state if the lock is still held, and returns whether it was.
 fn write(member: &str, state: &str, still_held: &StillHeld) -> Result<bool, Box<dyn Error>> {
     let mut etcdctl = Command::new("etcdctl")
         .env("ETCDCTL_API", "3")

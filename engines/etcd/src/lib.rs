@@ -13,31 +13,31 @@
 //! with which its key was made. Limits, and how to set up a cluster for locks, are in the README of
 //! this crate. [`Locks::guarantees`] returns what the cluster at hand promises.
 //!
-//! # Where what stands
+//! # Files
 //!
-//! | file | what it has |
+//! | file | contents |
 //! |---|---|
-//! | `lib` | how to get locks; nothing else is needed to use the engine |
+//! | `lib` | the entry points; nothing else is needed to use the engine |
 //! | `description`, `url`, `settings` | the engine's description, its URLs and its options |
-//! | `connect`, `channel`, `link` | how a connection to a member is opened, and what belongs to it |
-//! | `cluster` | which member is asked, and how revisions that go back are found |
+//! | `connect`, `channel`, `link` | how a connection to a member is opened, and its state |
+//! | `cluster` | which member gets a request, and how revisions that go back are found |
 //! | `calls`, `beats` | requests, and the one stream of keep-alives |
-//! | `watches`, `listeners` | the one stream of watches, and who listens to it |
+//! | `watches`, `listeners` | the one stream of watches, and its subscribers |
 //! | `quiet` | a member's pings, answered once a second |
 //! | `signs` | a keep-alive of a session, and whether its answer counts |
 //! | `client`, `store`, `entry` | one client, and the contract of a queue, filled in |
 //! | `keys`, `ask` | the names of keys, and requests as data |
 //! | `berths`, `names` | the names of ticket keys, used again |
-//! | `latches` | how a request that was given up is kept out for good |
+//! | `latches` | how the engine keeps a given-up request out for good |
 //! | `orphans` | tickets of a session that its client does not know |
-//! | `neighbours` | the next ticket in a short line: a release pushes all that it needs |
+//! | `neighbours` | the next ticket in a short line: a release pushes all data that it needs |
 //! | `together` | a join and a release of one line as one transaction |
-//! | `journal` | what happens to all tickets, from a watch |
+//! | `journal` | the changes of all tickets, from a watch |
 //! | `still_held` | guarded writes: a comparison for a transaction of one's own |
-//! | `facts` | what a start-up check finds: guarantees, warnings |
-//! | `status`, `trouble` | how a request ended, as gRPC reports it, and as a sentence |
-//! | `refused` | requests that a full member carries out and refuses all the same |
-//! | `wire` | what travels, generated from `wire/etcd.proto` |
+//! | `facts` | the results of the start-up check: guarantees, warnings |
+//! | `status`, `trouble` | the result of a request, as gRPC reports it, and error messages |
+//! | `refused` | requests that a full member refuses but carries out |
+//! | `wire` | the messages, generated from `wire/etcd.proto` |
 
 mod ask;
 mod beats;

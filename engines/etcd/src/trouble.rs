@@ -37,7 +37,7 @@ const OLD_TOKEN: &str = "revision of auth store is old";
 /// The alert of a server that speaks TLS, but not HTTP/2.
 const NO_PROTOCOL: AlertDescription = AlertDescription::NoApplicationProtocol;
 
-/// What a member of these settings, or the way to it, answered.
+/// Returns the error for an answer of a member, or for a failed connection to one.
 pub(crate) fn error(settings: &Settings, status: &Status) -> Error {
     let whom = settings.whom();
     let told = status.message();

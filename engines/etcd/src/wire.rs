@@ -1,8 +1,8 @@
-//! What travels to and from etcd: made from `wire/etcd.proto` by prost-build, and checked in, so
-//! that building Tenure needs no protoc.
+//! The messages to and from etcd, generated from `wire/etcd.proto` by prost-build. The file is
+//! checked in, so that building Tenure needs no protoc.
 //!
-//! Made anew, by a program of two calls, `protox::compile(["etcd.proto"], ["."])` and
-//! `prost_build::Config::compile_fds`; what prints the names of enumerations is left out.
+//! To generate it again, call `protox::compile(["etcd.proto"], ["."])` and
+//! `prost_build::Config::compile_fds`. The names of enumerations as texts are left out.
 
 #![allow(missing_docs, unreachable_pub, clippy::all, clippy::pedantic, reason = "it is generated")]
 

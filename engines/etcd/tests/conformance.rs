@@ -10,7 +10,7 @@ use tenure_core::{BackgroundRuntime, Locks, Result, Runtime, TicketId};
 /// The shortest life that is granted where elections take a second.
 const TTL: Duration = Duration::from_secs(2);
 
-/// Where a store is that nobody else has.
+/// Returns the URL of a store that no other test uses.
 fn fresh_url(variable: &str) -> Option<String> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let url = std::env::var(variable).ok().filter(|url| !url.is_empty())?;
@@ -64,7 +64,7 @@ mod tls {
     tenure_conformance::suite!(async || arena("TENURE_TEST_ETCD_TLS_URL"), shared: locks, other_deployment);
 }
 
-/// A user who may do only what a lock needs.
+/// A user with only the rights that a lock needs.
 mod users {
     use super::*;
 

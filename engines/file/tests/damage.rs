@@ -1,4 +1,4 @@
-//! What may be wrong with a store, and what is said of it.
+//! Damaged stores, and the errors that report the damage.
 
 #![cfg(unix)]
 
@@ -12,7 +12,7 @@ use support::{Dir, Other, block_on, join, key, leave, serve, ticket, work};
 use tenure_core::{Engine as _, ErrorKind, LeaveOutcome, Loss, TicketState, WaitMode, Wake};
 use tenure_file::FileStore;
 
-/// Not a test: what the other processes run.
+/// Not a test: the other processes run it.
 #[test]
 fn helper() {
     serve();
@@ -133,7 +133,7 @@ fn what_cannot_be_a_store_is_refused_with_the_way_out() {
 
 #[test]
 fn a_directory_that_cannot_be_written_to_is_refused() {
-    // Permission bits do not bind root, but nobody can write here.
+    // Permission bits do not bind root, but no user can write here.
     if cfg!(target_os = "linux") {
         let error = FileStore::open("/proc/self/store").unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Rejected);

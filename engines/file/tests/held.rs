@@ -1,4 +1,4 @@
-//! Somebody keeps a file of the store locked, and does not let go.
+//! Another process keeps a file of the store locked.
 
 #![cfg(unix)]
 
@@ -13,13 +13,13 @@ use support::{Dir, Other, block_on, join, key, leave, serve, ticket};
 use tenure_core::{Engine as _, Error, ErrorKind, LeaveMode, LeaveOutcome, WaitMode};
 use tenure_file::FileStore;
 
-/// Not a test: what the other processes run.
+/// Not a test: the other processes run it.
 #[test]
 fn helper() {
     serve();
 }
 
-/// What a verb says that has to answer in time, and says who is in the way.
+/// Asserts that a verb fails in time with an error that names the process that has the lock.
 fn refused<T: std::fmt::Debug>(
     store: &FileStore,
     other: &Other,

@@ -1,4 +1,5 @@
-//! Nobody polls. A test by itself, for it counts what the threads of its process do.
+//! Waiting needs no polling. This test is a file of its own, because it counts its process's
+//! context switches.
 
 #![cfg(unix)]
 
@@ -37,7 +38,7 @@ fn waiting_costs_no_time_of_any_processor() {
     assert_eq!(switches().unwrap(), before, "a thread of the engine was woken");
 }
 
-/// How often the engine's threads were woken, where the system tells.
+/// Returns how often the engine's threads were woken, if the system reports it.
 fn switches() -> Option<u64> {
     let mut count = 0;
     for task in fs::read_dir("/proc/self/task").ok()? {

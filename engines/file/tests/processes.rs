@@ -11,7 +11,7 @@ use support::{Dir, Other, block_on, join, key, leave, part, serve, ticket, wait}
 use tenure_core::event::{EventKind, Scope};
 use tenure_core::{Engine as _, LeaveMode, LeaveOutcome, Note, Share, TicketState, WaitMode, Wake};
 
-/// Not a test: what the other processes run.
+/// Not a test: the other processes run it.
 #[test]
 fn helper() {
     serve();

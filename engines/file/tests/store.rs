@@ -1,4 +1,4 @@
-//! What a store does for the engines of one process.
+//! Stores that several engines of one process use.
 
 #![cfg(unix)]
 

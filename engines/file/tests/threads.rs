@@ -31,7 +31,7 @@ fn no_thread_is_left_of_stores_that_waited() {
         let mut events = Box::pin(store.events(&scope, Some(start.cursor)));
         assert!(is_ready(&mut events).is_none());
         if turn % 2 == 0 {
-            // Those behind are told at the same moment as it goes.
+            // The waiters are notified at the moment at which this client goes.
             leave(&store, &mine);
         }
     }
@@ -40,11 +40,12 @@ fn no_thread_is_left_of_stores_that_waited() {
     for (store, mine) in &waiting {
         join(store, mine);
     }
-    // Each reads its FIFO, and all share the one that hears of deaths.
+    // Each client has a thread that reads its FIFO, and all share one thread that watches for
+    // deaths.
     become_as_many(waiting.len() + 1);
 }
 
-/// Threads begin and end a moment after they are told to.
+/// Waits until there are `wanted` threads. Threads start and end with a delay.
 fn become_as_many(wanted: usize) {
     let deadline = Instant::now() + Duration::from_secs(20);
     while threads() != wanted {
@@ -53,7 +54,7 @@ fn become_as_many(wanted: usize) {
     }
 }
 
-/// How many threads the engine has.
+/// Returns the number of the engine's threads.
 fn threads() -> usize {
     let tasks = fs::read_dir("/proc/self/task").unwrap().filter_map(Result::ok);
     let names = tasks.map(|task| fs::read_to_string(task.path().join("comm")).unwrap_or_default());

@@ -1,4 +1,4 @@
-//! What a process asks of the system, and what is left when it is killed at one call of these.
+//! The system calls of a process, and the state that is left when it is killed at one of them.
 
 #![cfg(target_os = "linux")]
 
@@ -14,13 +14,14 @@ use std::time::{Duration, Instant};
 use support::{Dir, Other, block_on, join, key, serve, skipped, ticket, work};
 use tenure_core::{Engine as _, TicketState};
 
-/// Not a test: what the other processes run.
+/// Not a test: the other processes run it.
 #[test]
 fn helper() {
     serve();
 }
 
-/// Which call to write comes right after the book's new file got its name, in a trace of all.
+/// Returns the number of the first write after the book's new file got its name, in a trace of all
+/// calls.
 fn write_after_the_new_name(trace: &Path, book: &str) -> Option<usize> {
     let trace = std::fs::read_to_string(trace).unwrap();
     let mut writes = 0;
@@ -99,7 +100,7 @@ fn a_replaced_book_is_closed_after_its_lock_is_given_back() {
     assert!(closed.any(|file| file == files[0]), "it was closed before");
 }
 
-/// The file that a call in a trace is about.
+/// Returns the file that a call in a trace is about.
 fn file_of(line: &str, call: &str) -> String {
     let (_, rest) = line.split_once(call).unwrap();
     rest.chars().take_while(char::is_ascii_digit).collect()
@@ -138,7 +139,7 @@ fn who_joins_often_seldom_looks_for_the_path_of_its_session() {
     assert!((1..500).contains(&looks), "{looks} looks for a thousand tickets");
 }
 
-/// Waits until a traced process was stopped by the call that was to stop it, and tells its id.
+/// Waits until a traced process is stopped at the chosen call, and returns its id.
 fn stopped(trace: &Path) -> String {
     let end = Instant::now() + Duration::from_secs(60);
     while Instant::now() < end {
@@ -152,8 +153,8 @@ fn stopped(trace: &Path) -> String {
     panic!("nothing was stopped");
 }
 
-/// Who opens a store sweeps away the sessions of the dead. One that is being born looks the same
-/// for a moment: its file is there, and nobody has locked it yet.
+/// A process that opens a store removes the sessions of dead processes. A session that is being
+/// made looks dead for a moment: its file exists and is not locked yet.
 #[test]
 fn a_session_that_is_being_born_is_not_swept_away_once_it_has_seen_that_it_is_there() {
     for call in 1..=2 {

@@ -1,4 +1,4 @@
-//! Other users: those who share a store, those who only look, and those who mean harm.
+//! Other users: users who share a store, users who only read, and attackers.
 
 #![cfg(unix)]
 
@@ -16,12 +16,12 @@ use support::{Dir, Other, block_on, join, key, leave, serve, ticket, work};
 use tenure_core::{Engine as _, ErrorKind, TicketState};
 use tenure_file::{FileStore, Settings};
 
-/// Two users and a group that are nobody's here.
+/// Two users and a group that do not exist on the machine.
 const ALICE: u32 = 61_001;
 const BOB: u32 = 61_002;
 const GROUP: u32 = 61_003;
 
-/// Not a test: what the other processes run.
+/// Not a test: the other processes run it.
 #[test]
 fn helper() {
     serve();
@@ -31,7 +31,7 @@ fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().mode() & 0o7777
 }
 
-/// A directory of this user, and of that group, if root can give it away.
+/// Returns a directory of this user and that group, if this process is root.
 fn dir_of(user: u32, group: u32, mode: u32) -> Option<Dir> {
     let dir = Dir::new();
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(mode)).unwrap();

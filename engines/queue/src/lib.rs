@@ -5,9 +5,9 @@
 //! session keeps all nodes of a client alive. [`Queue`] has that code once. [`Store`] is the
 //! contract of a store: enter, look, watch, remove, and the session.
 //!
-//! # Where what stands
+//! # Files
 //!
-//! | file | what it has |
+//! | file | contents |
 //! |---|---|
 //! | `contract` | what a store must do so that lines can be kept in it |
 //! | `node` | a ticket as the store keeps it: its name, its body, its number |

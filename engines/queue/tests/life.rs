@@ -54,7 +54,8 @@ fn a_ticket_whose_join_was_never_answered_leaves_though_its_session_lives() {
         let lost = queue.join(&unanswered, WaitMode::Wait).await.unwrap_err();
         assert!(lost.is_retryable(), "{lost}");
         store.lose_answers(false);
-        // No caller asks for it any more. The next one sends signs of life, with the same session.
+        // No caller waits for the join any more. The next caller sends signs of life, with the same
+        // session.
         let waits = queue.join(&next, WaitMode::Wait).await.unwrap().expect("it waits");
         assert_eq!(waits.state, TicketState::Waiting, "the one before it is in");
         while queue.renew(&next).await.unwrap().expect("it lives").state == TicketState::Waiting {
@@ -137,8 +138,8 @@ fn a_session_of_which_a_store_is_never_sure_hurries_for_a_while_only() {
             let _ = queue.renew(&ticket).await;
         }
     });
-    // Nine signs of life are due, six come in a hurry, and six renewals may send one more each. If
-    // all came in a hurry, they would be 36.
+    // Nine signs of life are due, six more follow one another in a hurry, and each of six renewals
+    // may send one. If all were in a hurry, there would be 36.
     assert!(store.signs() <= 24, "{} signs of life", store.signs());
 }
 

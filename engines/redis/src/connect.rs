@@ -60,8 +60,8 @@ fn terms(settings: &Settings) -> RedisConnectionInfo {
 /// Reads the certificates from the files; `None` without TLS.
 pub(crate) fn certificates(settings: &Settings) -> Result<Option<TlsCertificates>> {
     let Some(files) = &settings.tls else { return Ok(None) };
-    // Another crate may have chosen for the process, which is as good.
-    let _chosen = rustls::crypto::ring::default_provider().install_default();
+    // Another crate may have installed a provider for the process, which does as well.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     let identity = files.identity()?;
     let client_tls = identity
         .map(|Identity { cert, key }| ClientTlsConfig { client_cert: cert, client_key: key });

@@ -1,4 +1,5 @@
-//! What a server says of itself, and what follows for the locks it keeps.
+//! The facts that a server reports, and the guarantees, refusals and warnings that follow from
+//! them.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use tenure_core::{Error, Guarantees, Result};
 use crate::server_facts::{EvictionPolicy, NamedBy, Persistence, ServerFacts, Version};
 use crate::settings::{Name, Settings, Young};
 
-/// What INFO and CONFIG said, as far as this user may ask.
+/// The answers to INFO and CONFIG, as far as this user may ask.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
     findings: ServerFacts,
@@ -19,7 +20,7 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// What a server is asked about itself.
+    /// Returns the two commands that ask a server for its facts: INFO and CONFIG.
     pub(crate) fn questions() -> (Cmd, Cmd) {
         let mut config = cmd("CONFIG");
         // Redis 6.2 takes one name only, and both of these have it in them.
@@ -35,7 +36,7 @@ impl Facts {
         Self::read(info.as_deref(), config.as_ref())
     }
 
-    /// What several servers that share the lines can be trusted to do: what the worst of them can.
+    /// Returns the facts of several servers that share the lines: the worst value of each fact.
     pub(crate) fn worst(all: Vec<Self>) -> Self {
         Self {
             is_clustered: !all.is_empty() && all.iter().all(|facts| facts.is_clustered),
@@ -101,8 +102,8 @@ impl Facts {
         self.findings.fit(&name.to_string(), named_by)
     }
 
-    /// For how long it may still have forgotten locks that somebody believes in, `since` it said
-    /// this.
+    /// Returns the remaining time in which the server may have lost leases that clients still
+    /// trust. The server reported its facts `since` ago. Returns `None` if `young=trust`.
     pub(crate) fn is_young_for(&self, settings: &Settings, since: Duration) -> Option<Duration> {
         match settings.young {
             Young::Trust => None,
@@ -110,9 +111,9 @@ impl Facts {
         }
     }
 
-    /// What locks on this server can be trusted to do.
+    /// Returns the guarantees of locks on this server.
     pub(crate) fn profile(&self, settings: &Settings) -> Guarantees {
-        // A replica that becomes the master may be old, and have forgotten all the same.
+        // A replica that becomes the master may have a long uptime and still lack leases.
         let sentinel = matches!(settings.name, Name::Service(_));
         let refuses_young = settings.young == Young::Refuse && !sentinel;
         let mut profile = self.findings.profile("redis", refuses_young);
@@ -126,7 +127,7 @@ impl Facts {
     fn warnings(&self, settings: &Settings) -> Vec<String> {
         let name = &settings.name;
         let mut findings = self.findings.clone();
-        // A server may repeat what it was told.
+        // The reported setting may contain a password that the client sent.
         if let EvictionPolicy::Forgets(setting) = &mut findings.full
             && settings.secrets().any(|secret| secret.shows_in(setting))
         {
@@ -143,7 +144,8 @@ impl Facts {
     }
 }
 
-/// What the settings of a server with a log say, if this user may ask for them.
+/// Returns when writes reach the disk of a server with an append-only file. The result is `Untold`
+/// if this user may not read the settings.
 fn disk(config: Option<&HashMap<String, String>>) -> Persistence {
     let Some(config) = config else { return Persistence::Untold };
     let is = |name: &str, value: &str| config.get(name).is_some_and(|now| now == value);

@@ -11,36 +11,36 @@
 //! ```
 //!
 //! A free lock costs one request, and a hand-over one push. Every verb is one script, which Redis
-//! carries out in one step. The server's clock decides which tickets live. Limits, and how to set
-//! up a server for locks, are in the README of this crate. [`Locks::guarantees`] returns what the
-//! server at hand promises.
+//! runs as one atomic step. The server's clock decides which tickets are alive. Limits, and the
+//! setup of a server for locks, are in the README of this crate. [`Locks::guarantees`] returns the
+//! guarantees of the server in use.
 //!
 //! Redis can refuse the writes of old holders to its own data: see the crate `tenure-fence-redis`.
 //!
-//! # Where what stands
+//! # Files
 //!
 //! Every engine has the same files for the same things:
 //!
-//! | file | what it has |
+//! | file | contents |
 //! |---|---|
-//! | `lib` | how to get locks; nothing else is needed to use the engine |
-//! | `description`, `url`, `settings` | what the engine says of itself, how its URLs are read, and what they mean |
-//! | `connect` | how a connection is opened: addresses, TLS, who one is |
-//! | `link` | what the kit's links must know of the server, and what belongs to one connection |
+//! | `lib` | the entry points; nothing else is needed to use the engine |
+//! | `description`, `url`, `settings` | the engine's description, its URLs, and their options |
+//! | `connect` | how a connection is opened: addresses, TLS, login |
+//! | `link` | the server-specific part of the kit's links, and the state of one connection |
 //! | `store`, `engine` | how the engine is opened, and the nine verbs |
-//! | `facts`, `server_facts` | what a start-up check finds: guarantees, refusals, warnings |
-//! | `trouble` | what went wrong, as a sentence; `secret` keeps passwords out of it |
+//! | `facts`, `server_facts` | the results of the start-up check: guarantees, refusals, warnings |
+//! | `trouble` | error messages; `secret` keeps passwords out of them |
 //!
-//! An engine adds what only its store has. Here these are:
+//! An engine adds files for what only its store has. Redis has these:
 //!
-//! | file | what it has |
+//! | file | contents |
 //! |---|---|
-//! | `route` | what a deployment does for a verb; `one` and `cluster` do it, `redlock` puts several servers together |
-//! | `calls`, `call`, `told`, `acks`, `task` | how a script is called, and how replicas acknowledge what it wrote |
-//! | `verbs` | the three verbs that change a line: the call, the part in a bundle, what the answer means |
-//! | `script`, `body`, `reply`, `letter` | the scripts and what travels to and from them |
+//! | `route` | the trait of a deployment; `one` and `cluster` implement it, `redlock` combines several servers |
+//! | `calls`, `call`, `told`, `acks`, `task` | how a script is called, and how replicas acknowledge its writes |
+//! | `verbs` | the three verbs that change a line: the call, the part in a bundle, and the reading of the answer |
+//! | `script`, `body`, `reply`, `letter` | the scripts, their arguments and their answers |
 //! | `door`, `sentinel`, `patrol` | how the master is found and followed |
-//! | `together`, `bundle` | what makes it quicker: verbs that share a call |
+//! | `together`, `bundle` | batching: several verbs share one call |
 
 mod acks;
 mod body;

@@ -45,7 +45,8 @@ fn follow(link: &Link, master: &Address) {
 async fn patrol(link: Weak<Link>, sentinels: Arc<Sentinels>) {
     let mut pause = PAUSE_FIRST;
     loop {
-        let _news = tokio::time::timeout(about(ASK_PAUSE), sentinels.news.notified()).await;
+        // Either a push or the end of the pause: the next step asks a sentinel.
+        let _ = tokio::time::timeout(about(ASK_PAUSE), sentinels.news.notified()).await;
         let Some(link) = link.upgrade() else { return };
         let made = sentinels.made.load(Ordering::Relaxed);
         match sentinels.master().await {

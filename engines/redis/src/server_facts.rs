@@ -1,4 +1,4 @@
-//! What a server reports about itself, and what it means for the locks that it keeps.
+//! The facts that a server reports about itself, and the guarantees of the locks that it keeps.
 
 use std::fmt;
 use std::time::Duration;
@@ -39,7 +39,7 @@ pub(crate) enum Persistence {
     Through,
 }
 
-/// What the server does when its memory is full. Worst first.
+/// The behaviour of the server when its memory is full. Worst first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum EvictionPolicy {
     /// Unknown: the user may not ask for it.

@@ -1,4 +1,5 @@
-//! What went wrong, in the words of this project: what to do now, and no passwords.
+//! Translates errors of the driver into this project's errors. Each says how to go on, and none
+//! contains a password.
 
 use std::error::Error as _;
 use std::io;
@@ -11,13 +12,13 @@ use tenure_kit::tls;
 use crate::secret::{said, words};
 use crate::settings::{Name, Settings};
 
-/// What a script may run into.
+/// Error codes that a script may raise.
 const IN_SCRIPTS: [&str; 5] = ["OOM", "READONLY", "MISCONF", "NOREPLICAS", "WRONGTYPE"];
 
-/// Codes that stand in the words of an error without a code.
+/// Error codes that may stand in the text of an error without a code.
 const IN_WORDS: [&str; 3] = ["NOAUTH", "WRONGPASS", "NOPERM"];
 
-/// What is said of a value of a type that Tenure does not keep there.
+/// The message for a value of a type that Tenure does not keep there.
 const NOT_TENURES: &str =
     "keeps something under one of Tenure's names that is not Tenure's: choose another `prefix`";
 
@@ -27,14 +28,14 @@ const CLUSTERLESS: &str = "CLUSTERLESS";
 /// A server has no database of this number; Redis has no code for it.
 const NO_DATABASE: &str = "NODATABASE";
 
-/// Scripts of Tenure's end so where a line, or a number that was kept, is not as this version
-/// writes it.
+/// The code of Tenure's scripts for a line that this version cannot read. `NO_NUMBER` is the code
+/// for a stored number that it cannot read.
 const UNREADABLE: &str = "UNREADABLE";
 const NO_NUMBER: &str = "NONUMBER";
 
-/// Words in place of a code: Redis 7 and 8, Valkey 8 and 9 each have their own for the same thing.
+/// Texts in place of a code. Redis 7 and 8, and Valkey 8 and 9, have different texts for one error.
 const WITHOUT_CODE: [(&str, &str); 12] = [
-    // A script of Tenure's says so.
+    // The text of Tenure's own script.
     ("this server is a replica now", "READONLY"),
     ("tenure-unreadable", UNREADABLE),
     ("tenure-no-number", NO_NUMBER),
@@ -46,12 +47,12 @@ const WITHOUT_CODE: [(&str, &str); 12] = [
     ("DB index is out of range", NO_DATABASE),
     ("SELECT is not allowed in cluster mode", "MOVED"),
     ("cluster support disabled", CLUSTERLESS),
-    // So does a sentinel.
+    // A sentinel gives the same answer.
     ("unknown command 'CLUSTER'", CLUSTERLESS),
 ];
 
-/// What the server of these settings, or the way to it, answered. The driver's own error is not
-/// kept: it may repeat a password.
+/// Returns the error for an answer of the server, or for a failed connection to it. The driver's
+/// own error is not kept, because it may contain a password.
 pub(crate) fn error(settings: &Settings, trouble: &RedisError) -> Error {
     let name = &settings.name;
     let server = |hint: &str| format!("{} {hint}{}", name.whom(), it_says(settings, trouble));
@@ -121,8 +122,8 @@ fn stranger(name: &Name) -> Error {
 /// So says a server that is no sentinel.
 const NO_SENTINEL: &str = "unknown command 'SENTINEL'";
 
-/// What a sentinel answered, or the way to it. It has a user and a password of its own, which stand
-/// elsewhere in the URL.
+/// Returns the error for an answer of a sentinel, or for a failed connection to it. Sentinels have
+/// a user and a password of their own, in other options of the URL.
 pub(crate) fn of_sentinels(settings: &Settings, trouble: &RedisError) -> Error {
     let name = &settings.name;
     let is_login = matches!(code(trouble), Some("NOAUTH" | "WRONGPASS"))
@@ -166,11 +167,11 @@ pub(crate) fn of_sentinels(settings: &Settings, trouble: &RedisError) -> Error {
     })
 }
 
-/// What a server refuses with; what a script runs into may be told inside of another refusal.
+/// Returns the code of a refusal. The code of an error in a script may be inside another error.
 fn code(trouble: &RedisError) -> Option<&str> {
     let detail = trouble.detail().unwrap_or("");
     let Some(code) = trouble.code() else {
-        // The driver tells why no server of a cluster lets it in, and not with its code.
+        // If no server of a cluster accepts the login, the driver puts the code into the text.
         return IN_WORDS.iter().copied().find(|code| detail.contains(&format!("\"{code}\"")));
     };
     if code != "ERR" {
@@ -205,7 +206,7 @@ fn unanswered(settings: &Settings, trouble: &RedisError) -> Error {
         )),
         ErrorKind::InvalidClientConfig => match &settings.tls {
             Some(files) if files.cert.is_some() || files.ca.is_some() => {
-                // What would repeat a password is not said.
+                // The reason is left out if it would repeat a password.
                 let why = said(settings, trouble);
                 files.unusable(why.as_deref().unwrap_or("the client refuses them"))
             }
@@ -262,18 +263,20 @@ fn is_unknown_host(trouble: &RedisError) -> bool {
     words(trouble).contains("failed to lookup address")
 }
 
-/// Whether nothing was heard for too long; of a cluster, the driver tells it in words.
+/// Returns whether the call timed out. For a cluster, the driver reports a timeout only in its
+/// text.
 fn is_silence(trouble: &RedisError) -> bool {
     trouble.is_timeout() || trouble.detail().is_some_and(|words| words.ends_with("timed out"))
 }
 
-/// Whether nobody listens there; of a cluster, the driver tells it in words.
+/// Returns whether the connection was refused. For a cluster, the driver reports it only in its
+/// text.
 fn is_refusal(trouble: &RedisError) -> bool {
     trouble.is_connection_refusal()
         || trouble.detail().is_some_and(|words| words.contains("Connection refused"))
 }
 
-/// Nobody answered in the time that one attempt has.
+/// Returns the error for an attempt that had no answer within `timeout`.
 pub(crate) fn late(settings: &Settings) -> Error {
     Error::unavailable(format!(
         "{} did not answer within {:?}: is it stopped, overloaded or cut off? `timeout=TIME` waits longer",
@@ -282,7 +285,7 @@ pub(crate) fn late(settings: &Settings) -> Error {
     ))
 }
 
-/// No connection came about within this time.
+/// Returns the error for a connection that was not made within this time.
 pub(crate) fn out_of_reach(settings: &Settings, time: Duration) -> Error {
     let or = if settings.tls.is_some() { ", and does it speak TLS" } else { "" };
     Error::unavailable(format!(
@@ -291,8 +294,8 @@ pub(crate) fn out_of_reach(settings: &Settings, time: Duration) -> Error {
     ))
 }
 
-/// No connection to a cluster came about. The driver tells why in words, and with a code that may
-/// be of something else.
+/// Returns the error for a failed connection to a cluster. The driver gives the reason in its text,
+/// and its code may belong to something else.
 pub(crate) fn no_way_into_cluster(settings: &Settings, trouble: &RedisError) -> Error {
     if is_silence(trouble) {
         return out_of_reach(settings, settings.connect_timeout);
@@ -300,7 +303,7 @@ pub(crate) fn no_way_into_cluster(settings: &Settings, trouble: &RedisError) -> 
     error(settings, trouble)
 }
 
-/// No connection came about: what is often the reason is asked for.
+/// Returns the error for a failed connection, with a hint at the most frequent reason.
 pub(crate) fn no_way_in(settings: &Settings, trouble: &RedisError) -> Error {
     if is_silence(trouble) {
         return out_of_reach(settings, settings.connect_timeout);
@@ -362,12 +365,12 @@ pub(crate) fn answered<T>(settings: &Settings, answer: redis::RedisResult<T>) ->
     answer.map_err(|trouble| error(settings, &trouble))
 }
 
-/// Nobody answered in the time that a verb has.
+/// Returns the driver's error for a verb that had no answer in time.
 pub(crate) fn silence() -> RedisError {
     io::Error::from(io::ErrorKind::TimedOut).into()
 }
 
-/// The connection has ended.
+/// Returns the driver's error for a connection that has ended.
 pub(crate) fn over() -> RedisError {
     io::Error::new(io::ErrorKind::ConnectionAborted, "it ended while much was under way").into()
 }

@@ -19,7 +19,7 @@ mod one {
     tenure_conformance::suite!(async || arena(&ONE).await, shared: locks);
 }
 
-/// One server, asked from the runtime of whoever calls.
+/// One server, called from the caller's runtime.
 mod caller {
     use super::*;
 
@@ -28,7 +28,7 @@ mod caller {
     tenure_conformance::suite!(async || arena(&CALLER).await, shared: locks, other_deployment);
 }
 
-/// TLS, and a user who may do only what a lock needs.
+/// TLS, and a user with only the rights that a lock needs.
 mod tls {
     use super::*;
 
@@ -54,8 +54,8 @@ mod cluster {
     tenure_conformance::suite!(async || arena(&CLUSTER).await, shared: locks);
 }
 
-/// A majority of independent servers, which are as fresh as the tests. A hundred who wait here ask
-/// five servers each, so all of it is slower.
+/// A majority of independent servers, started for the tests. Each of a hundred waiters calls five
+/// servers, so all cases are slower.
 mod redlock {
     use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What is logged tells no password, whatever a server says.
+//! The log contains no password, whatever a server answers.
 #![cfg(unix)]
 
 use std::fmt::{Debug, Write as _};
@@ -14,9 +14,9 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
 const SECRET: &str = "s3cret-of-the-house";
-/// What of a password must not be told: a part of it is a hint.
+/// The part of the password that the log may not contain, because a part is a hint.
 const PART: &str = "s3cr";
-/// How long anything may take that must happen: the machine may be busy.
+/// Maximum wait for an expected event on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// All that Tenure has logged.
@@ -62,7 +62,7 @@ impl Visit for Line {
     }
 }
 
-/// Something that answers each command as this says.
+/// Starts a server that answers each command by this function. Returns its address.
 fn server(answers: fn(&str) -> String) -> String {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let at = listener.local_addr().unwrap().to_string();
@@ -97,7 +97,8 @@ fn bulk(text: &str) -> String {
     format!("${}\r\n{text}\r\n", text.len())
 }
 
-/// What a server says to whoever connects; it has the password where it should have a setting.
+/// Returns the answer of a server to a command at connection. One of its settings has the password
+/// as its value.
 fn greeting(command: &str) -> String {
     match command.split(' ').next().unwrap() {
         "HELLO" => "%1\r\n$5\r\nproto\r\n:3\r\n".to_owned(),
@@ -123,8 +124,8 @@ async fn connect(url: String) -> tenure_core::Result<Locks> {
 /// The port of the master that the sentinel names; nothing once it has done so.
 static MASTER: AtomicU16 = AtomicU16::new(0);
 
-/// A sentinel that names a master once, and says that there is another. From then on its errors
-/// begin with the password, where a code should be.
+/// A sentinel that names a master once and announces another one. From then on its errors begin
+/// with the password, in the place of a code.
 fn sentinel(command: &str) -> String {
     match command.split(' ').next().unwrap() {
         "HELLO" => "%1\r\n$5\r\nproto\r\n:3\r\n".to_owned(),

@@ -13,7 +13,7 @@ use tenure_servers::redis::{Cluster, REDIS, Reply, Rights, Sentinels, Server, Se
 const NAME: &str = "locks";
 const PASSWORD: &str = "secret";
 
-/// What Tenure sends to a server by itself. All else is called by its scripts.
+/// The commands that Tenure sends to a server itself. Its scripts call all others.
 const SENT_TO_A_SERVER: [&str; 7] =
     ["evalsha", "info", "scan", "script|load", "select", "subscribe", "wait"];
 const SENT_TO_A_NODE: [&str; 10] = [
@@ -28,9 +28,10 @@ const SENT_TO_A_NODE: [&str; 10] = [
     "sunsubscribe",
     "wait",
 ];
-/// What everybody may send who has a connection, and what the driver tells of itself, unheard.
+/// The commands that every connection may send. The driver sends `client|setinfo` and ignores the
+/// answer.
 const SENT_BY_ANYBODY: [&str; 3] = ["auth", "client|setinfo", "hello"];
-/// What the engine asks for and does without.
+/// The commands whose refusal the engine accepts.
 const MAY_BE_REFUSED: [&str; 2] = ["client|setinfo", "config|get"];
 
 #[test]
@@ -79,7 +80,7 @@ async fn the_nodes_of_a_cluster_are_sent_what_the_readme_names() {
     guard.extend().await.unwrap();
     relocation.finish().unwrap();
     guard.release().await.unwrap();
-    // So many lines are waited for in turn that channels are given up.
+    // 300 lines are waited for in turn, so that the engine unsubscribes from channels.
     let other = tenure_redis::connect(cluster.url()).await.unwrap();
     for count in 0..300 {
         let name = format!("line {count}");
@@ -190,7 +191,7 @@ const SCRIPTS: [&str; 3] = [
     "return redis.call('PUBLISH', 'other', 'a')",
 ];
 
-/// How a server says that a script's user may not do that: each version has words of its own.
+/// The texts of servers for a call that a script's user may not make. They differ by version.
 const REFUSED_IN_SCRIPTS: [&str; 3] =
     ["NOPERM", "ACL failure in script", "The user executing the script can't"];
 
@@ -221,13 +222,13 @@ fn limited(rights: Rights) -> Setup {
     Setup::new().limited_user(NAME, PASSWORD, rights)
 }
 
-/// The commands that a line of the README allows.
+/// Returns the commands that a line of the README allows.
 fn named(rights: Rights) -> BTreeSet<String> {
     let words = rights.words().into_iter();
     words.filter_map(|word| word.strip_prefix('+').map(str::to_owned)).collect()
 }
 
-/// The commands that the scripts call, but for those of one of the ways to post.
+/// Returns the commands that the scripts call, without those of the script file `but`.
 fn called_by_scripts(but: &str) -> BTreeSet<String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/scripts");
     let files = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
@@ -243,7 +244,7 @@ fn called_by_scripts(but: &str) -> BTreeSet<String> {
     commands
 }
 
-/// The commands that this server has carried out since it was started.
+/// Returns the commands that this server has carried out since it was started.
 fn sent(server: &Server) -> BTreeSet<String> {
     let stats = server.command(&["INFO", "commandstats"]).unwrap().text().unwrap();
     let stats = stats.lines().filter_map(|line| line.strip_prefix("cmdstat_")?.split_once(':'));
@@ -251,7 +252,7 @@ fn sent(server: &Server) -> BTreeSet<String> {
     carried_out.map(|(command, _)| command.to_owned()).collect()
 }
 
-/// The same, without what only the tests and the server's replica send.
+/// The same, without the commands that only the tests and the server's replica send.
 fn sent_by_others(server: &Server) -> BTreeSet<String> {
     let mut sent = sent(server);
     for not_ours in ["ping", "psync", "replconf", "acl|log"] {
@@ -260,7 +261,7 @@ fn sent_by_others(server: &Server) -> BTreeSet<String> {
     sent
 }
 
-/// What the limited user was refused, but for what is allowed to be refused.
+/// Returns the commands that the limited user was refused, without those that may be refused.
 fn refused(server: &Server) -> BTreeSet<String> {
     let log = server.command(&["ACL", "LOG"]).unwrap();
     // An entry is a list of names and values.

@@ -51,7 +51,8 @@ impl ToyStore {
         })
     }
 
-    /// The wall clock makes the first number; from then on a clock counts that nobody can set.
+    /// Returns the time in microseconds. It starts from the wall clock and then follows the boot
+    /// clock, which cannot be set.
     fn now(&self) -> u64 {
         self.opened_us + (self.host.now().boot_ns - self.opened.boot_ns) / 1000
     }
@@ -72,7 +73,7 @@ impl Toy {
     fn step<T>(&self, key: &Key, act: impl FnOnce(&mut Rows, u64) -> T) -> T {
         let step = |table: &mut Table, now| table.step(key, now, |rows| act(rows, now));
         let (answer, changed) = self.store.table(step);
-        // The lock is released: whoever is woken may come back for it.
+        // The lock on the table is released here: a woken task may need it.
         for id in changed {
             self.store.bells.notify(id);
         }
@@ -106,7 +107,7 @@ impl Engine for Toy {
 
     async fn leave(&self, ticket: &Ticket, how: LeaveMode) -> Result<LeaveOutcome> {
         let left = self.step(&ticket.key, |rows, now| rows.leave(ticket.id, how, now));
-        // Its owner may listen, too: it was broken, or somebody else took it out.
+        // The ticket's owner may be waiting too, if another client broke the ticket or removed it.
         self.store.bells.notify(ticket.id);
         Ok(left)
     }

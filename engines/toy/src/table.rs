@@ -28,12 +28,13 @@ pub(crate) struct Rows {
 struct Row {
     ticket: Ticket,
     ends: u64,
-    /// It was told to leave.
+    /// Whether the ticket was asked to leave.
     told: bool,
 }
 
 impl Table {
-    /// One step on one line. Also answers whose standing it changed: the engine rings for them.
+    /// Carries out one step on one line. Also returns the tickets whose state it changed, which the
+    /// engine notifies.
     pub(crate) fn step<T>(
         &mut self,
         key: &Key,
@@ -82,7 +83,7 @@ impl Table {
         let wanted = errors::checked_sum(key, value, by)?;
         let allowed = of.limit.is_none_or(|limit| wanted <= limit);
         let value = if allowed { wanted } else { value };
-        // Who only looks opens no window.
+        // Adding 0 only reads, and starts no window.
         if allowed && by > 0 {
             self.counts.insert(key.clone(), (value, ends));
         }

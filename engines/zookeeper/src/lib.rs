@@ -35,11 +35,11 @@
 //!   reached another server only, which reports to the leader half a tick later, or dies before
 //!   that.
 //!
-//! # Where what stands
+//! # Files
 //!
-//! | file | what it has |
+//! | file | contents |
 //! |---|---|
-//! | `lib` | how to get locks; nothing else is needed to use the engine |
+//! | `lib` | the entry points; nothing else is needed to use the engine |
 //! | `description`, `url`, `settings` | the engine's description, its URLs and its options |
 //! | `wire`, `signs`, `link` | a session, its signs of life, and the session that is not for tickets |
 //! | `tls`, `no_tls` | the way to the servers by TLS, and the error without that feature |

@@ -101,8 +101,8 @@ pub(crate) fn mute(settings: &Settings) -> Error {
     ))
 }
 
-/// What is said of an ensemble whose sessions end before its leader has heard of their signs of
-/// life.
+/// Returns the error for an ensemble whose sessions may expire before their signs of life reach the
+/// leader.
 pub(crate) fn too_short(settings: &Settings, granted: Duration) -> Error {
     Error::rejected(format!(
         "{} grants sessions of {granted:?}, and a holder that counts on less than half of that is not safe, because servers tell their leader of it only every half tick: set maxSessionTimeout to two ticks or more, or tickTime to less",

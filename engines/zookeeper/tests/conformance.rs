@@ -7,10 +7,10 @@ use std::time::Duration;
 use tenure_conformance::Arena;
 use tenure_core::{BackgroundRuntime, Locks, Result, Runtime, TicketId};
 
-/// Four ticks of the servers: what is not renewed for so long ends, and the machine may be busy.
+/// Four ticks of the servers: long enough that a busy machine renews leases in time.
 const TTL: Duration = Duration::from_secs(2);
 
-/// Where a store is that nobody else has.
+/// Returns the URL of a store that no other test uses.
 fn fresh_url(variable: &str) -> Option<String> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let url = std::env::var(variable).ok().filter(|url| !url.is_empty())?;
@@ -54,7 +54,7 @@ mod three {
     tenure_conformance::suite!(async || arena("TENURE_TEST_ZOOKEEPER_THREE_URL"), shared: locks, other_deployment);
 }
 
-/// Everything belongs to a user who logs in.
+/// All nodes belong to a user who logs in.
 mod digest {
     use super::*;
 
@@ -73,7 +73,7 @@ mod tls_and_digest {
     tenure_conformance::suite!(async || arena_of(user(VARIABLE), VARIABLE), shared: locks, other_deployment);
 }
 
-/// What a user makes is its own, and so is the node that all of it is below.
+/// Returns the URL of a user, who owns the nodes that it makes and the node above all of them.
 fn user(variable: &str) -> Option<String> {
     let url = fresh_url(variable)?.replacen("prefix=tenure/", "prefix=of-a-user/", 1);
     Some(url.replacen("://", "://locks:hunter2@", 1))

@@ -18,19 +18,19 @@ use super::operators::{keys, leases};
 use super::stage::{TTL, connect, play, soon, until_line};
 
 const TXN: &str = "Txn";
-/// No sign of life is due soon, so that nobody looks by itself.
+/// A ttl of which no renewal is due in a test, so that no ticket looks by itself.
 const LONG: Duration = Duration::from_secs(3600);
-/// A request that is held back is given up, and sent again.
+/// A timeout after which a held-back request is given up and sent again.
 const QUICK: &str = "500ms";
-/// A request that is held back is waited for.
+/// A timeout that is longer than a request is held back.
 const PATIENT: &str = "60s";
 
-/// A client whose requests can be held back, and are waited for so long.
+/// Returns a client with this request timeout, and the proxy that can hold its requests back.
 async fn through(cluster: &Cluster, timeout: &str) -> (Between, Locks) {
     let between = Between::of(cluster).await;
     let url = format!("{}?timeout={timeout}", between.url());
     let locks = tenure_etcd::connect(url).await.unwrap();
-    // The session is open, so that what is held back is what is meant.
+    // Opens the session, so that the next request is the one that a test holds back.
     locks.mutex("warm").ttl(TTL * 10).lock().await.unwrap().release().await.unwrap();
     (between, locks)
 }
@@ -55,7 +55,7 @@ fn a_release_that_arrives_late_does_not_touch_the_next_ticket_at_its_berth() {
     });
 }
 
-/// The keys that keep out what was given up.
+/// Returns the latches: the keys that keep out given-up requests.
 fn latches(cluster: &Cluster) -> Vec<String> {
     let keys = cluster.ctl(&["get", "--prefix", "--keys-only", "tenure/v1/l/"]).unwrap();
     keys.lines().filter(|key| !key.is_empty()).map(str::to_owned).collect()
@@ -77,7 +77,7 @@ fn what_is_never_to_come_in_is_kept_out_for_as_long_as_its_session() {
         guard.release().await.unwrap();
         assert_eq!(all(), before, "no other lease says how long");
         assert_eq!(latches(&cluster).len(), 1, "it is kept out");
-        // What comes in afterwards is another ticket.
+        // The next ticket that comes in is another one.
         locks.mutex("k").lock().await.unwrap().release().await.unwrap();
     });
 }
@@ -217,7 +217,7 @@ fn thousands_of_calls_that_are_given_up_leave_few_keys_and_keep_nobody_out() {
     });
 }
 
-/// Whoever waits has asked for its watches before anything happens.
+/// Waits until the waiter has subscribed to its watches.
 async fn watches(between: &Between) {
     let is_asked = async {
         while between.streams("Watch") == 0 {
@@ -228,8 +228,8 @@ async fn watches(between: &Between) {
     tokio::time::sleep(Duration::from_millis(300)).await;
 }
 
-/// One holds, one waits and leaves while a break of it is on its way, and another comes to its
-/// berth.
+/// A waiter leaves while a break of it is on its way, and another ticket takes its berth. With
+/// `breaks_holder` it is a holder.
 async fn break_arrives_late(cluster: &Cluster, breaks_holder: bool) {
     let (between, breaker) = through(cluster, PATIENT).await;
     let (locks, holder) = (connect(cluster).await, connect(cluster).await);
@@ -243,7 +243,7 @@ async fn break_arrives_late(cluster: &Cluster, breaks_holder: bool) {
     behind.abort();
     drop(behind.await);
     until_line(&holder, "k", first.iter().len()).await;
-    // Its own client has been told as well that it is out.
+    // The waiter's own client has seen the removal as well.
     locks.flush().await;
     let next = waits(&locks, first.iter().len()).await;
     assert_eq!(keys(cluster), before, "the name is used again");
@@ -259,7 +259,7 @@ async fn break_arrives_late(cluster: &Cluster, breaks_holder: bool) {
     assert_eq!(guard.token(), token);
 }
 
-/// Somebody who is in the line, behind so many.
+/// Starts a waiter behind `ahead` tickets, and returns when it is in the line.
 async fn waits(locks: &Locks, ahead: usize) -> JoinHandle<Result<Guard>> {
     let mutex = locks.mutex("k").ttl(LONG);
     let waiting = tokio::spawn(async move { mutex.lock().await });
@@ -287,7 +287,7 @@ fn a_waiter_is_served_though_another_came_to_its_predecessors_berth_in_the_same_
         let waiting = waits(&locks, 1).await;
         let kept = Arc::new(Mutex::new(Vec::new()));
         let keeping = kept.clone();
-        // What happens to a key is told when it has happened twice.
+        // The watch reports the events of a key only when it has two, in one message.
         between.lie("Watch", move |_, said| {
             let mut told = Watched::decode(said).unwrap();
             let mut kept = keeping.lock().unwrap();
@@ -423,7 +423,7 @@ fn an_onlooker_that_cannot_be_told_who_left_is_told_that_it_missed_something() {
             let told = soon("it is told", watch.next()).await.unwrap();
             assert!(matches!(told, WatchEvent::Event(event) if event.kind == what));
         }
-        // The message that is passed on does not say what a key was before.
+        // The decoded message lacks the earlier value of a key.
         between.lie("Watch", |_, said| vec![Watched::decode(said).unwrap().encode_to_vec()]);
         guard.release().await.unwrap();
         assert_eq!(soon("it is told", watch.next()).await.unwrap(), WatchEvent::Gap);

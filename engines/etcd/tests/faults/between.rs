@@ -1,7 +1,6 @@
-//! A member that lies: it stands between a client and a member, and changes what the member
-//! answers, message by message. It can hold a request back, which arrives after its client has
-//! given it up; hold an answer back; or deliver a request twice, as a proxy does that sends again
-//! what was not answered.
+//! A proxy before a member that changes the member's answers, message by message. It can hold back
+//! a request, which arrives after its client has given it up. It can hold back an answer. It can
+//! deliver a request twice, like a proxy that resends an unanswered request.
 
 use std::collections::{HashMap, HashSet};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -24,10 +23,10 @@ use tokio::task::JoinHandle;
 /// These methods are streams: their requests do not end.
 const STREAMS: [&str; 2] = ["Watch", "LeaseKeepAlive"];
 
-/// What is passed on in the place of a message. The streams of a method are counted from 1.
+/// Returns the messages that replace a message. The streams of a method are counted from 1.
 type Lie = Arc<dyn Fn(u64, &[u8]) -> Vec<Vec<u8>> + Send + Sync>;
 
-/// Ends when it is dropped.
+/// A proxy between clients and a member. It ends when it is dropped.
 pub(super) struct Between {
     port: u16,
     said: Arc<Said>,
@@ -38,17 +37,17 @@ pub(super) struct Between {
 struct Said {
     lies: Mutex<HashMap<String, Lie>>,
     streams: Mutex<HashMap<String, u64>>,
-    /// These methods are for nobody.
+    /// The proxy refuses requests of these methods.
     forbidden: Mutex<HashSet<String>>,
-    /// What is done with the next request of this method.
+    /// The treatment of the next request of this method.
     holds: Mutex<Option<(String, Hold)>>,
     repeats: AtomicBool,
-    /// Where it waits.
+    /// The request that is held back.
     held: Mutex<Option<oneshot::Sender<oneshot::Sender<()>>>>,
     held_now: Notify,
 }
 
-/// What is held back.
+/// The message that the proxy holds back.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Hold {
     /// The request.
@@ -65,7 +64,7 @@ enum Hold {
 pub(super) struct Held(oneshot::Sender<oneshot::Sender<()>>);
 
 impl Held {
-    /// It arrives now. Ready when it was answered.
+    /// Delivers the message, and waits until it was answered.
     pub(super) async fn let_go(self) {
         let (answered, is_answered) = oneshot::channel();
         self.0.send(answered).expect("it waits");
@@ -88,7 +87,7 @@ impl Between {
         format!("etcd://127.0.0.1:{}", self.port)
     }
 
-    /// From now on, this is passed on in the place of each answer to this method.
+    /// Replaces each answer to this method by the messages of `lie` from now on.
     pub(super) fn lie(
         &self,
         method: &str,
@@ -97,28 +96,28 @@ impl Between {
         lock(&self.said.lies).insert(method.to_owned(), Arc::new(lie));
     }
 
-    /// From now on, nobody may ask this.
+    /// Refuses all requests of this method from now on.
     pub(super) fn forbid(&self, method: &str) {
         lock(&self.said.forbidden).insert(method.to_owned());
     }
 
-    /// The next request of this method is held back, once it has come.
+    /// Holds back the next request of this method.
     pub(super) fn hold_next(&self, method: &str) {
         self.hold(method, Hold::Request);
     }
 
-    /// The answer to the next request of this method is held back, once it has come.
+    /// Holds back the answer to the next request of this method.
     pub(super) fn hold_next_answer(&self, method: &str) {
         self.hold(method, Hold::Answer);
     }
 
-    /// The next request of this method is delivered at once, and a second time when it is let go.
+    /// Delivers the next request of this method at once, and a second time when it is let go.
     pub(super) fn deliver_next_twice(&self, method: &str) {
         self.hold(method, Hold::Copy);
     }
 
-    /// From now on each request but those of streams is delivered twice, and its second answer is
-    /// passed on.
+    /// Delivers each request twice from now on, except those of streams. Passes on the second
+    /// answer.
     pub(super) fn repeat(&self) {
         self.said.repeats.store(true, Ordering::SeqCst);
     }
@@ -127,7 +126,7 @@ impl Between {
         *lock(&self.said.holds) = Some((method.to_owned(), what));
     }
 
-    /// What is held back, once it has come.
+    /// Waits until a message is held back, and returns it.
     pub(super) async fn held(&self) -> Held {
         loop {
             if let Some(held) = lock(&self.said.held).take() {
@@ -137,12 +136,12 @@ impl Between {
         }
     }
 
-    /// From now on, everything passes.
+    /// Changes no more answers from now on.
     pub(super) fn be_honest(&self) {
         lock(&self.said.lies).clear();
     }
 
-    /// How many streams of this method were opened.
+    /// Returns the number of streams of this method that were opened.
     pub(super) fn streams(&self, method: &str) -> u64 {
         lock(&self.said.streams).get(method).copied().unwrap_or(0)
     }
@@ -170,8 +169,7 @@ async fn serve(client: TcpStream, member: SocketAddr, said: Arc<Said>) {
     tokio::spawn(connection);
     let service = service_fn(|request| pass(sender.clone(), request, said.clone()));
     let server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
-    // Whoever is cut off finds out by itself.
-    let _ended = server.serve_connection(TokioIo::new(client), service).await;
+    let _ = server.serve_connection(TokioIo::new(client), service).await; // The client may hang up.
 }
 
 type Body = BoxBody<Bytes, hyper::Error>;
@@ -225,7 +223,7 @@ async fn hold_back(
         let body = Full::new(bytes.clone()).map_err(|never| match never {}).boxed();
         Request::from_parts(head.clone(), body)
     };
-    // What is held back is sent although its client gives it up.
+    // A held-back message is sent even if its client has given up.
     match what {
         Hold::Request => {
             let late = tokio::spawn(async move {
@@ -261,7 +259,7 @@ async fn hold_back(
     }
 }
 
-/// Waits until what is held back is let go. Answers whom to tell when it has arrived.
+/// Waits until the held-back message is let go. Returns the sender to notify when it has arrived.
 async fn let_go(said: &Said) -> Option<oneshot::Sender<()>> {
     let (waits, let_go) = oneshot::channel();
     *lock(&said.held) = Some(waits);
@@ -272,11 +270,11 @@ async fn let_go(said: &Said) -> Option<oneshot::Sender<()>> {
 fn tell(answered: Option<oneshot::Sender<()>>, is_answered: bool) {
     if let Some(answered) = answered.filter(|_| is_answered) {
         // The test may have ended.
-        let _gone = answered.send(());
+        let _ = answered.send(());
     }
 }
 
-/// The frames of an answer, with what is said in the place of its messages.
+/// Returns the frames of an answer with its messages replaced.
 fn changed(
     body: Incoming,
     method: String,
@@ -306,7 +304,7 @@ fn changed(
     })
 }
 
-/// Takes the whole messages out of what has come, and answers what is passed on.
+/// Takes the whole messages out of the received bytes, and returns the bytes to pass on.
 fn said_instead(left: &mut Vec<u8>, number: u64, lie: Option<&Lie>) -> Vec<u8> {
     /// A flag, and the length of the message.
     const HEAD: usize = 5;

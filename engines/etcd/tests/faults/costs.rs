@@ -1,4 +1,4 @@
-//! What locks cost the server: counted by itself, in requests.
+//! The costs of locks for the server, which counts the requests itself.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,11 +13,11 @@ use tokio::task::JoinSet;
 
 use super::stage::{connect, play, play_on, soon, until_line};
 
-/// A life so long that no heartbeat falls into its story.
+/// A ttl of which no heartbeat falls into a test.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// How many requests of each kind a member has had: transactions, ranges, puts, watches,
-/// keep-alives.
+/// Returns the number of requests of each kind that a member has had: transactions, ranges, puts,
+/// watches, keep-alives.
 fn requests(member: &Member) -> [u64; 5] {
     ["Txn", "Range", "Put", "Watch", "LeaseKeepAlive"].map(|method| member.requests(method))
 }
@@ -80,8 +80,7 @@ fn a_thousand_waiters_are_served_in_order_at_a_constant_cost_though_half_of_them
     });
 }
 
-/// A lock that is held, and so many of another client who wait for it and give a sign of life every
-/// second.
+/// Returns a held lock, and `count` waiters of another client. Each waiter is renewed every second.
 async fn crowd(cluster: &Cluster, count: usize) -> (Locks, Guard, JoinSet<Result<()>>) {
     let (holder, crowd) = (connect(cluster).await, connect(cluster).await);
     let guard = holder.mutex("k").ttl(LONG).lock().await.unwrap();
@@ -114,7 +113,7 @@ fn a_waiter_that_gives_signs_of_life_opens_no_watch_anew() {
 
 #[test]
 fn an_old_member_is_asked_in_no_transaction_that_only_reads() {
-    // Such a member ends when whoever asks goes away before the answer.
+    // Such a member crashes if a client gives up a transaction that only reads before its answer.
     const WAITERS: usize = 64;
     if !have(&[ETCD_3_5]) {
         return;
@@ -140,8 +139,8 @@ fn those_who_wait_behind_their_own_client_watch_nothing_where_hand_overs_are_qui
     play(1, async |cluster| {
         let member = &cluster.members()[0];
         let locks = connect(&cluster).await;
-        // Who comes to a free line asks for it alone, and once more where another overtakes it on
-        // the way: none is free here.
+        // A join of a free line is a request of its own, and it is repeated if another join
+        // overtakes it. This lock is held, so no line is free here.
         let first = locks.mutex("k").ttl(LONG).lock().await.unwrap();
         let before = requests(member);
         let turns = (0..8).map(async |_| {
@@ -155,7 +154,7 @@ fn those_who_wait_behind_their_own_client_watch_nothing_where_hand_overs_are_qui
         println!("{txn} transactions, {range} ranges and {watch} messages of watches");
         // A join and a release of the same moment are one. A busy machine may part them.
         assert!((401..=600).contains(&txn), "{txn} transactions for 401 releases and 400 locks");
-        // A busy machine may let somebody wait for longer than a moment.
+        // On a busy machine, a waiter may wait for longer than a moment.
         assert!(range + put + watch <= 80, "{range} {put} {watch}");
     });
 }
@@ -236,8 +235,8 @@ fn whoever_comes_to_a_long_line_asks_once_where_it_stands() {
         }
         let [txn, range, put, ..] = between(before, requests(member));
         println!("{txn} transactions, {range} ranges and {put} puts for {WAITERS} waiters");
-        // Those near the front look at the line once more when they begin to watch it. Nobody else
-        // asks for a part of it.
+        // Waiters near the front read the line once more when they begin to watch it. The other
+        // waiters read no part of it.
         assert!(range <= 64, "{range} ranges for {WAITERS} waiters");
     });
 }
@@ -252,8 +251,8 @@ fn a_renewal_costs_one_request_however_many_hold_the_line() {
             held.push(locks.rwlock("k").ttl(LONG).read().await.unwrap());
         }
         let last = &held[READERS - 50..];
-        // What it saw of the line when it came is an hour old by its own clock, and is looked at
-        // anew, once.
+        // Each ticket's view of the line is an hour old by its own clock, so its first renewal
+        // reads the line once.
         for guard in last {
             guard.extend().await.unwrap();
         }

@@ -1,5 +1,5 @@
-//! Forty callers at once, of a member that is full, came back with older data, or stood still: what
-//! they cost, and what is left.
+//! Forty callers at once, of a member that is full, came back with older data, or was frozen. The
+//! tests check the costs of their requests, and what is left of them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,10 +18,10 @@ use super::operators::leases;
 use super::stage::{TTL, at_last, connect, play, play_on, soon, until_line};
 
 const CALLERS: u64 = 40;
-/// A life so long that no sign of life falls into its story.
+/// A ttl of which no renewal falls into a test.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// Each asks for a lock of its own.
+/// Takes and releases a lock for each caller.
 async fn ask(locks: &Locks) -> Vec<Result<()>> {
     let mut callers = JoinSet::new();
     for caller in 0..CALLERS {
@@ -31,7 +31,7 @@ async fn ask(locks: &Locks) -> Vec<Result<()>> {
     soon("all have their answers", callers.join_all()).await
 }
 
-/// How many requests a member has had.
+/// Returns the number of requests that a member has had.
 fn requests(cluster: &Cluster) -> u64 {
     let member = &cluster.members()[0];
     ["Txn", "Range", "Put", "LeaseGrant", "Authenticate"].map(|it| member.requests(it)).iter().sum()
@@ -54,7 +54,8 @@ fn forty_callers_of_a_full_member_are_each_refused_with_one_request_and_one_look
                 }
             }
             locks.flush().await;
-            // What a member refuses it may have done: each looks once whether it was let in.
+            // A full member may have carried out a request that it refused, so each join reads once
+            // whether its ticket is in.
             assert_eq!(requests(&cluster) - before, 2 * 5 * CALLERS);
             assert_eq!(
                 between.streams("Status"),
@@ -166,10 +167,10 @@ fn tickets_that_were_asked_to_join_twice_are_not_looked_for_in_their_line_when_t
     });
 }
 
-/// More than one transaction may ask for, or compare.
+/// More keys than one transaction may read or compare.
 const HOLDERS: u32 = 150;
 
-/// So many holders, and another client's ticket of this ttl that waits behind all of them.
+/// Returns `HOLDERS` holders, and another client's ticket of this ttl that waits behind them.
 async fn behind_many(
     cluster: &Cluster,
     locks: &Locks,

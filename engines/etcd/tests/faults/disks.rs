@@ -12,13 +12,13 @@ use super::network::proxy_to;
 use super::operators::revision;
 use super::stage::{TTL, at_last, connect, play, play_on, soon, until_line};
 
-/// The most that the full member may keep.
+/// Maximum size of the full member's data.
 pub(super) const QUOTA_BYTES: u32 = 2 << 20;
-/// So many fill a member together.
+/// Number of callers that fill a member together.
 const CALLERS: usize = 40;
 const STRANGER_BYTES: usize = 100 << 10;
 
-/// A stranger writes until the member takes no more.
+/// Writes a stranger's keys until the member takes no more.
 pub(super) fn fill(cluster: &Cluster) {
     let text = "x".repeat(STRANGER_BYTES);
     for number in 0..QUOTA_BYTES {
@@ -30,7 +30,7 @@ pub(super) fn fill(cluster: &Cluster) {
     assert!(cluster.ctl(&["alarm", "list"]).unwrap().contains("NOSPACE"));
 }
 
-/// What an operator does about it.
+/// Does what an operator does about a full member.
 pub(super) fn make_room(cluster: &Cluster) {
     cluster.ctl(&["del", "--prefix", "stranger/"]).unwrap();
     cluster.ctl(&["compact", &revision(cluster)]).unwrap();
@@ -121,7 +121,7 @@ fn a_lock_goes_on_to_whoever_is_behind_although_its_member_is_full() {
             until_line(&a, "k", 2).await;
             let third = waits(&c);
             until_line(&a, "k", 3).await;
-            // By this, the second knows who is behind it.
+            // With this release, the second ticket learns which ticket is behind it.
             first.release().await.unwrap();
             let second = soon("the second is served", second).await.unwrap().unwrap();
             fill(&cluster);
@@ -162,8 +162,8 @@ fn a_snapshot_that_is_restored_costs_holders_their_locks_and_is_refused_by_who_l
     });
 }
 
-/// A join came in, its answer was lost, and its owner has gone: a full member lets it out, and
-/// whoever is behind it is served.
+/// A join was carried out, its answer was lost, and its owner has gone. A full member still removes
+/// its ticket, and the next waiter is served.
 #[test]
 fn a_full_member_lets_go_of_a_ticket_whose_join_was_not_answered() {
     play_on(
@@ -195,8 +195,8 @@ fn a_full_member_lets_go_of_a_ticket_whose_join_was_not_answered() {
     );
 }
 
-/// A join came in, what it asked next was not answered, and when it is asked again it is refused:
-/// it does not stay in the line.
+/// A join was carried out, its next request had no answer, and the repeated join is refused. Its
+/// ticket does not stay in the line.
 #[test]
 fn a_join_that_is_refused_when_it_is_asked_for_again_is_not_in_its_line() {
     const PERMITS: u32 = 300;

@@ -14,7 +14,7 @@ use tenure_servers::etcd::{Cluster, ETCDCTL};
 use super::operators::keys;
 use super::stage::{TTL, connect, play, soon};
 
-/// Writes with etcdctl if the lock is still held, and tells whether it was.
+/// Writes with etcdctl if the lock is still held, and returns whether it was.
 fn writes(member: u16, state: &str, still_held: &StillHeld) -> bool {
     let mut etcdctl = Command::new(ETCDCTL.found().expect("it is here"))
         .env("ETCDCTL_API", "3")

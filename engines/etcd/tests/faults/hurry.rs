@@ -1,5 +1,5 @@
-//! Callers in a hurry, and a way to the member that takes long: what comes of their requests, and
-//! what is left of them.
+//! Callers with short timeouts, and a slow connection to the member: the results of their requests,
+//! and what is left of them.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use super::network::proxy_to;
 use super::operators::keys;
 use super::stage::{PATIENCE, TTL, connect, play, soon, until_line};
 
-/// A life so long that nothing of a client ends by itself.
+/// A ttl of which no ticket or session of a client ends by itself.
 const LONG: Duration = Duration::from_secs(3600);
 /// Sessions of one client.
 const SESSIONS_MAX: usize = 8;
@@ -28,9 +28,9 @@ async fn through(url: String) -> Locks {
     soon("it connects", tenure_etcd::connect(url)).await.unwrap()
 }
 
-/// All leases there are, also those that nobody knows any more.
+/// Returns the number of all leases, including those that no client knows.
 fn all_leases(cluster: &Cluster) -> usize {
-    // The first line says how many there are.
+    // The first line has the count.
     cluster.ctl(&["lease", "list"]).unwrap().lines().count() - 1
 }
 
@@ -107,8 +107,8 @@ fn a_waiter_behind_many_permits_is_served_over_a_slow_way() {
             async move { permits.acquire().await }
         });
         until_line(&locks, "s", HOLDERS + 1).await;
-        // So long all watches may take that are opened one after the other, and longer than a verb
-        // may.
+        // Longer than it takes to open all watches one after the other, and longer than a verb's
+        // timeout.
         tokio::time::sleep(Duration::from_secs(8)).await;
         let watches = cluster.members()[0].requests("Watch");
         held.pop().unwrap().release().await.unwrap();
@@ -117,7 +117,7 @@ fn a_waiter_behind_many_permits_is_served_over_a_slow_way() {
     });
 }
 
-/// Answers come late, but for signs of life.
+/// Delays the first `answers` answers to transactions. Answers to keep-alives are not delayed.
 async fn slow_through(cluster: &Cluster, answers: usize, by: Duration) -> (Between, Locks) {
     let between = Between::of(cluster).await;
     let locks = through(format!("{}?timeout=10s", between.url())).await;

@@ -1,5 +1,5 @@
-//! A member that answers what is not so: of leases that are gone, of keys that did not change, or
-//! nothing at all on one stream.
+//! A member that gives false answers: about leases that are gone, about keys that did not change,
+//! or no answers on one stream.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,10 +18,10 @@ use super::stage::{TTL, connect, play, soon, until_line};
 const KEEP_ALIVE: &str = "LeaseKeepAlive";
 const WATCH: &str = "Watch";
 const TXN: &str = "Txn";
-/// So often a member says of a watch what is not so.
+/// Number of false reports of a member on a watch.
 const LIES: u64 = 8;
 
-/// What a member answers to a sign of life.
+/// A member's answer to a keep-alive.
 #[derive(Clone, Message)]
 struct KeptAlive {
     #[prost(message, optional, tag = "1")]
@@ -32,7 +32,7 @@ struct KeptAlive {
     ttl: i64,
 }
 
-/// What a member was when it answered.
+/// The state of a member when it answered.
 #[derive(Clone, Message)]
 struct Header {
     #[prost(uint64, tag = "1")]
@@ -45,7 +45,7 @@ struct Header {
     term: u64,
 }
 
-/// What a member says on a stream of watches.
+/// A member's message on a stream of watches.
 #[derive(Clone, Message)]
 pub(super) struct Watched {
     #[prost(int64, tag = "2")]
@@ -77,7 +77,7 @@ pub(super) struct KeyValue {
     mod_revision: i64,
 }
 
-/// What a member answers to a transaction, with the answers to what was asked in it.
+/// A member's answer to a transaction, with the answers to its requests.
 #[derive(Clone, Message)]
 struct Done {
     #[prost(message, optional, tag = "1")]
@@ -88,7 +88,7 @@ struct Done {
     responses: Vec<Vec<u8>>,
 }
 
-/// What a member answers of the life of a lease.
+/// A member's answer about the remaining life of a lease.
 #[derive(Clone, Message)]
 struct Life {
     #[prost(message, optional, tag = "1")]
@@ -139,7 +139,7 @@ fn who_hears_nothing_of_its_keep_alives_is_told_before_the_lease_could_end() {
     play(1, async |cluster| {
         let (between, locks) = through(&cluster).await;
         let other = connect(&cluster).await;
-        // Nothing reaches the member either: what it would answer is of a lease that lives on.
+        // The answers to keep-alives do not reach the client, though the lease lives on.
         between.lie(KEEP_ALIVE, |_, _| Vec::new());
         let guard = locks.mutex("k").ttl(TTL).lock().await.unwrap();
         let waiting = tokio::spawn(async move {
@@ -169,7 +169,8 @@ fn a_keep_alive_that_is_answered_for_a_lease_that_is_gone_keeps_nobody_believing
             let said = KeptAlive { ttl: 20, ..KeptAlive::decode(said).unwrap() };
             vec![said.encode_to_vec()]
         });
-        // Nor is the holder told that its key is gone: it must find that out by itself.
+        // The watch does not report that the key is gone either: the holder must find that out by
+        // itself.
         between.lie(WATCH, |_, said| {
             let begun = Watched::decode(said).unwrap().created;
             if begun { vec![said.to_vec()] } else { Vec::new() }
@@ -189,7 +190,7 @@ fn a_keep_alive_that_is_answered_for_a_lease_that_is_gone_keeps_nobody_believing
 
 #[test]
 fn a_holder_keeps_its_lock_though_a_leader_does_not_know_its_lease_yet() {
-    /// How often a leader that has yet to apply the grant says that there is no such lease.
+    /// Number of answers "no such lease" of a leader that has yet to apply the grant.
     const UNKNOWN: u64 = 3;
     play(1, async |cluster| {
         let (between, locks) = through(&cluster).await;
@@ -221,8 +222,8 @@ fn a_sign_of_life_that_an_old_leader_answers_is_none() {
     play(1, async |cluster| {
         let (between, locks) = through(&cluster).await;
         let guard = locks.mutex("k").ttl(TTL).lock().await.unwrap();
-        // It leads no more, and does not know that: whoever leads now has not heard of the holder
-        // since.
+        // The answers are of an old leader that does not know that it leads no more. The new leader
+        // has received no keep-alive of the holder.
         between.lie(KEEP_ALIVE, |_, said| {
             let mut said = KeptAlive::decode(said).unwrap();
             said.header.as_mut().expect("members say what they are").term -= 1;
@@ -240,7 +241,7 @@ fn signs_of_life_that_take_most_of_their_time_are_counted() {
         let url = format!("etcd://127.0.0.1:{}", proxy.port());
         let locks = tenure_etcd::connect(url).await.unwrap();
         let guard = locks.mutex("k").ttl(TTL).lock().await.unwrap();
-        // The README says that the way may take 280 ms with a ttl of 2 s.
+        // The README allows a delay of 280 ms with a ttl of 2 s.
         proxy.delay(TTL / 16);
         let began = Instant::now();
         while began.elapsed() < TTL * 3 {
@@ -250,7 +251,8 @@ fn signs_of_life_that_take_most_of_their_time_are_counted() {
     });
 }
 
-/// The member says this of the first watches, each time one has begun; then it is honest.
+/// Sends this message on each of the first `LIES` watches when it has begun. Later watches get
+/// none.
 fn lie_about_watches(between: &Between, lie: impl Fn(i64) -> Watched + Send + Sync + 'static) {
     let lies = AtomicU64::new(0);
     between.lie(WATCH, move |_, said| {
@@ -263,8 +265,7 @@ fn lie_about_watches(between: &Between, lie: impl Fn(i64) -> Watched + Send + Sy
     });
 }
 
-/// One holds and one waits, both through a member that says this of their watches. Nothing comes of
-/// it.
+/// Checks that this message on the watches of a holder and a waiter has no effect.
 fn nothing_comes_of(lie: impl Fn(i64) -> Watched + Send + Sync + 'static) {
     play(1, async |cluster| {
         let (between, locks) = through(&cluster).await;

@@ -1,4 +1,4 @@
-//! The majority is gone: whoever asks is told so, and with what it would be there again.
+//! The majority is gone: each caller gets an error that says so and how to restore it.
 
 use tenure_core::{Error, ErrorKind, Result};
 use tenure_servers::Store as _;

@@ -1,4 +1,4 @@
-//! Members die, stand still, and come back.
+//! Members die, freeze, and come back.
 
 use std::time::{Duration, Instant};
 
@@ -12,10 +12,11 @@ use tokio::task::JoinSet;
 
 use super::stage::{TTL, at_last, connect, play, soon, until_line};
 
-/// A life so long that no sign of life falls into its story.
+/// A ttl of which no renewal falls into a test.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// A lock outlives what is done to these servers, and its waiter is served afterwards.
+/// Checks that a lock outlives this trouble of the servers, and that its waiter is served
+/// afterwards.
 fn a_lock_outlives(trouble: impl FnOnce(&Cluster)) {
     play(3, async |cluster| {
         let (one, two) = (connect(&cluster).await, connect(&cluster).await);
@@ -104,7 +105,8 @@ fn without_a_majority_holders_are_told_and_with_it_again_locks_are_given_with_hi
     });
 }
 
-/// Many clients, some of which speak to the member that is to stand still, keep their locks.
+/// Checks that many clients keep their locks. Some of them are connected to the member that
+/// `stand_still` freezes.
 fn holders_keep_their_locks(seconds: u64, stand_still: impl FnOnce(&Cluster)) {
     play(3, async |cluster| {
         let ttl = Duration::from_secs(seconds);
@@ -150,8 +152,8 @@ fn a_follower_that_stands_still_costs_a_caller_one_timeout() {
         let mut clients = Vec::new();
         for at in 0..CLIENTS {
             let locks = tenure_etcd::connect(&*url).await.unwrap();
-            // This runtime has a connection of its own soon, to the member that hears the signs of
-            // life.
+            // After a few calls this runtime has a connection of its own, to the member that gets
+            // the keep-alives.
             for _ in 0..10 {
                 visit(&locks, at).await;
             }
@@ -169,8 +171,8 @@ fn a_follower_that_stands_still_costs_a_caller_one_timeout() {
     });
 }
 
-/// Who waits is served and who is broken is told soon after a follower was lost, long before their
-/// next signs of life.
+/// Checks that waiters are served and broken holders are notified soon after a follower is lost,
+/// long before their next renewals.
 fn listeners_outlive(lose: impl FnOnce(&Member)) {
     const CLIENTS: usize = 20;
     play(3, async |cluster| {
@@ -237,8 +239,7 @@ fn an_onlooker_outlives_the_member_that_it_listens_to() {
     play(3, async |cluster| {
         let (onlooker, locks) = (connect(&cluster).await, connect(&cluster).await);
         let mut watch = onlooker.watch_prefix("").await.unwrap();
-        // Nothing else is asked by this client: nobody but the watch finds out that its member is
-        // gone.
+        // This client sends no other requests, so only the watch can find that its member is gone.
         let first = soon("it is seen", watch.next());
         let (guard, first) = futures_util::future::join(locks.mutex("k").lock(), first).await;
         let told = |seen: tenure_core::Result<WatchEvent>| {

@@ -1,5 +1,4 @@
-//! A release that tells the next one all it must know, and what becomes of it when that one has
-//! gone.
+//! A release that pushes all data to the next ticket, and its effect if that ticket has gone.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,16 +13,16 @@ use super::between::Between;
 use super::operators::keys;
 use super::stage::{connect, play, soon, until_line};
 
-/// A life so long that no heartbeat falls into its story.
+/// A ttl of which no heartbeat falls into a test.
 const LONG: Duration = Duration::from_secs(3600);
 const TXN: &str = "Txn";
 
-/// How many transactions, ranges and puts a member has had.
+/// Returns the number of transactions, ranges and puts that a member has had.
 fn requests(member: &Member) -> [u64; 3] {
     [TXN, "Range", "Put"].map(|method| member.requests(method))
 }
 
-/// Nobody asks a member for anything more.
+/// Waits until a member gets no more requests.
 async fn is_quiet(member: &Member) {
     soon("nothing more is asked", async {
         let asked = || (requests(member), member.requests("Watch"));
@@ -40,7 +39,7 @@ async fn is_quiet(member: &Member) {
     .await;
 }
 
-/// Somebody comes, stands in line as this one, and has nothing more to ask.
+/// Starts a waiter at this place of the line, and returns when it has sent all its requests.
 async fn comes(cluster: &Cluster, locks: &Locks, place: usize) -> JoinHandle<Result<Guard>> {
     let mutex = locks.mutex("k").ttl(LONG);
     let waits = tokio::spawn(async move { mutex.lock().await });
@@ -66,8 +65,8 @@ fn a_hand_over_between_clients_costs_one_request_where_few_wait() {
             guard = is_served(waits).await;
             let now = requests(&cluster.members()[0]);
             let [txn, range, put] = std::array::from_fn(|at| now[at] - before[at]);
-            // Who never waited does not know who is behind, and whoever is behind it looks for
-            // itself.
+            // The first holder never waited, so it does not know the next ticket, which then reads
+            // the line itself.
             let looks = u64::from(turn == 0);
             assert_eq!([txn, range, put], [1, looks, 0], "turn {turn}");
             assert!(token < guard.token());

@@ -9,7 +9,7 @@ use tenure_servers::etcd::Cluster;
 
 use super::stage::{TTL, at_last, connect, play};
 
-/// A proxy before the first member.
+/// Returns a proxy before the first member.
 pub(super) fn proxy_to(cluster: &Cluster) -> Proxy {
     let member = cluster.members()[0].port();
     Proxy::to(SocketAddr::from((Ipv4Addr::LOCALHOST, member))).unwrap()

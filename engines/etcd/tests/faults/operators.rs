@@ -9,20 +9,20 @@ use tenure_servers::etcd::Cluster;
 
 use super::stage::{TTL, connect, play, soon, until_line};
 
-/// The leases that tickets live by.
+/// Returns the leases that tickets are bound to.
 pub(super) fn leases(cluster: &Cluster) -> Vec<String> {
     let leases = cluster.ctl(&["get", "--prefix", "--print-value-only", "tenure/v1/s/"]).unwrap();
     leases.lines().filter(|lease| !lease.is_empty()).map(str::to_owned).collect()
 }
 
-/// The keys of the tickets there are, as they came.
+/// Returns the keys of all tickets, in the order of their joins.
 pub(super) fn keys(cluster: &Cluster) -> Vec<String> {
     let sorted = ["get", "--prefix", "--keys-only", "--sort-by=CREATE", "tenure/v1/t/"];
     let keys = cluster.ctl(&sorted).unwrap();
     keys.lines().filter(|key| !key.is_empty()).map(str::to_owned).collect()
 }
 
-/// The revision of now.
+/// Returns the current revision.
 pub(super) fn revision(cluster: &Cluster) -> String {
     let status = cluster.ctl(&["endpoint", "status", "--write-out=json"]).unwrap();
     let revision = status.split("\"revision\":").nth(1).unwrap();
@@ -174,7 +174,7 @@ fn a_look_at_a_line_asks_for_few_sessions() {
     });
 }
 
-/// Another version of Tenure may keep something else under the name of a ticket.
+/// Puts a value under the name of a ticket, as another version of Tenure might.
 fn put_stranger(cluster: &Cluster, ticket: &str) -> String {
     let stranger = format!("{}f", &ticket[..ticket.len() - 1]);
     cluster.ctl(&["put", &stranger, "tenure2 of another form"]).unwrap();

@@ -11,9 +11,9 @@ use tenure_servers::etcd::{Cluster, GrpcProxy};
 
 use super::stage::{play, soon, until_line};
 
-/// No sign of life is due soon, so that nobody looks by itself.
+/// A ttl of which no renewal is due in a test, so that no ticket looks by itself.
 const LONG: Duration = Duration::from_secs(3600);
-/// What the README says is enough for the signs of life of a proxy.
+/// The shortest ttl that the README recommends behind a proxy.
 const TTL: Duration = Duration::from_secs(12);
 
 async fn through(cluster: &Cluster) -> (GrpcProxy, Locks) {

@@ -1,4 +1,4 @@
-//! What is refused is told as what it is, and without a password.
+//! Refusals are reported with their reason, and without a password.
 
 use std::net::Ipv4Addr;
 
@@ -77,7 +77,7 @@ async fn certificates_that_nobody_trusts_are_told_with_the_way_out() {
     let their_ca = theirs.iter().find_map(|option| option.strip_prefix("ca=")).unwrap();
     let said = refused(&format!("{members}?ca={their_ca}")).await;
     assert!(said.contains("certificate") && said.contains("`ca=FILE`"), "{said}");
-    // Why it lets nobody in, a member does not always say.
+    // A member does not always give the reason for which it refuses a connection.
     let told = tenure_etcd::connect(format!("{members}?{ca}")).await.map(drop).unwrap_err();
     assert!(told.to_string().contains("`cert=FILE` and `key=FILE`"), "{told}");
     let mine: Vec<_> = theirs.into_iter().filter(|option| !option.starts_with("ca=")).collect();
@@ -126,7 +126,7 @@ async fn unavailable(url: &str) -> String {
     error.to_string()
 }
 
-/// Another service, which does this with each of its clients. It ends with the test's runtime.
+/// Starts another service, which runs `serve` for each client. It ends with the test's runtime.
 async fn service<F>(serve: impl Fn(TcpStream) -> F + Send + 'static) -> u16
 where
     F: Future<Output = ()> + Send + 'static,
@@ -141,12 +141,13 @@ where
     port
 }
 
-/// Whoever hears something, and then says this.
+/// A service that waits for a request, and then sends these bytes.
 async fn says(words: &'static [u8]) -> u16 {
     let answer = move |mut stream: TcpStream| async move {
-        let _heard = stream.read(&mut [0; 1024]).await;
-        let _said = stream.write_all(words).await;
-        let _to_its_end = stream.read_to_end(&mut Vec::new()).await;
+        // The client may have closed the connection at any of these steps.
+        let _ = stream.read(&mut [0; 1024]).await;
+        let _ = stream.write_all(words).await;
+        let _ = stream.read_to_end(&mut Vec::new()).await;
     };
     service(answer).await
 }
@@ -155,7 +156,7 @@ async fn says(words: &'static [u8]) -> u16 {
 async fn another_service_at_the_port_is_told_with_the_way_out() {
     let echo = service(async |mut stream: TcpStream| {
         let (mut from, mut to) = stream.split();
-        let _copied = tokio::io::copy(&mut from, &mut to).await;
+        let _ = tokio::io::copy(&mut from, &mut to).await; // The client may hang up.
     })
     .await;
     let http = says(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n").await;
@@ -170,7 +171,7 @@ async fn another_service_at_the_port_is_told_with_the_way_out() {
         assert!(said.contains("not by TLS: write etcd://"), "{said}");
     }
     let rude = service(async |mut stream: TcpStream| {
-        let _heard = stream.read(&mut [0; 1024]).await;
+        let _ = stream.read(&mut [0; 1024]).await; // The service hangs up in any case.
     })
     .await;
     let said = unavailable(&format!("etcd://127.0.0.1:{rude}")).await;

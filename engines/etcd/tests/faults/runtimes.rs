@@ -55,7 +55,7 @@ async fn open_a_link(locks: &Locks, opened: impl Fn() -> u64) {
     }
 }
 
-/// How many connections were opened.
+/// Returns a function that counts the connections that were opened.
 fn opened(cluster: &Cluster) -> impl Fn() -> u64 + use<'_> {
     || cluster.members()[0].requests("Status")
 }
@@ -146,7 +146,7 @@ fn a_runtime_that_stands_still_keeps_its_locks_and_keeps_nobody_else_waiting() {
             open_a_link(&locks, opened(cluster)).await;
             locks.mutex("a").ttl(TTL).lock().await.unwrap()
         });
-        // A few verbs are in the middle of what they do, and stay there.
+        // A few verbs are started and stay in flight.
         let (asking, mut asks) = (locks.clone(), Vec::new());
         still.block_on(async {
             for at in 0..8_u64 {
@@ -160,7 +160,8 @@ fn a_runtime_that_stands_still_keeps_its_locks_and_keeps_nobody_else_waiting() {
             tokio::task::yield_now().await;
         });
         let mut extends = pin!(guard.extend());
-        let _under_way = still.block_on(async { extends.as_mut().now_or_never() });
+        // The poll starts the call, which then stays in flight.
+        let _ = still.block_on(async { extends.as_mut().now_or_never() });
         let elsewhere = runtime();
         for at in 0..8_u64 {
             let ttl = TTL + Duration::from_secs(at);
@@ -254,7 +255,7 @@ fn many_on_one_runtime_who_come_and_go_are_served_one_at_a_time_and_leave_nothin
     });
 }
 
-/// As random as the id of a ticket.
+/// Returns a number that is as random as the id of a ticket.
 fn random() -> usize {
     use std::hash::{BuildHasher as _, RandomState};
     usize::try_from(RandomState::new().hash_one(TicketId::fresh()) >> 1).unwrap_or(0)

@@ -1,5 +1,5 @@
-//! Nobody answers: callers have their answers in time, memory is flat, few connections are made,
-//! and nothing stale is done afterwards.
+//! The members do not answer: callers get their errors in time, memory is flat, and few connections
+//! are made. No stale request is carried out afterwards.
 
 use std::time::{Duration, Instant};
 

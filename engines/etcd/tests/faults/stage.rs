@@ -1,4 +1,4 @@
-//! The stage of these stories: a server of each story's own, and what a test asks of a server.
+//! Helpers of these tests: a cluster for each test, and requests to a member.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ pub(super) fn play_on(
     stage::play(story(cluster));
 }
 
-/// The locks of a client.
+/// Connects a client.
 pub(super) async fn connect(cluster: &Cluster) -> Locks {
     let url = cluster.url();
     soon("the cluster can be reached", async {

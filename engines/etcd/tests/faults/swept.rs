@@ -1,4 +1,5 @@
-//! What its own client takes out, or was refused, while something of it is still on its way.
+//! Tickets that their own client removes, or that were refused, while one of their requests is
+//! still on its way.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +18,7 @@ use super::stage::{TTL, connect, play, soon, until_line};
 
 const TXN: &str = "Txn";
 
-/// An engine whose requests are waited for so long.
+/// Opens an engine with this request timeout.
 async fn engine(between: &Between, timeout: &str) -> impl Engine {
     let host: Arc<dyn Runtime> = Arc::new(BackgroundRuntime::for_drivers());
     let url = format!("{}?timeout={timeout}", between.url());
@@ -52,8 +53,8 @@ fn no_renewal_saves_a_ticket_that_its_client_is_taking_out() {
     });
 }
 
-/// A join is not answered, and its ticket is taken out when it is overdue. Meanwhile it is asked
-/// for again.
+/// A join has no answer, and its ticket is removed when it is overdue. Meanwhile the join is
+/// repeated.
 async fn is_asked_for_again(cluster: &Cluster, comes_in: bool) {
     let (between, other) = (Between::of(cluster).await, connect(cluster).await);
     let engine = engine(&between, "1500ms").await;
@@ -98,8 +99,7 @@ fn a_ticket_that_came_in_unheard_and_is_asked_for_again_while_it_is_taken_out_st
     play(1, async |cluster| is_asked_for_again(&cluster, true).await);
 }
 
-/// A client that sends a request anew after half a second; the first one that lets it into `k` is
-/// held back.
+/// Returns a client that repeats a request after half a second. Its first join of `k` is held back.
 async fn joins_twice(cluster: &Cluster) -> (Locks, JoinHandle<Result<Guard>>, Held) {
     let between = Between::of(cluster).await;
     let locks = tenure_etcd::connect(format!("{}?timeout=500ms", between.url())).await.unwrap();
@@ -111,7 +111,7 @@ async fn joins_twice(cluster: &Cluster) -> (Locks, JoinHandle<Result<Guard>>, He
     (locks, joining, late)
 }
 
-/// The first request arrives when everybody has forgotten it. It lets nobody in.
+/// The first request arrives after all clients have forgotten it. It puts no ticket into the line.
 async fn arrives(locks: &Locks, other: &Locks, late: Held) {
     soon("nothing is left to do", locks.flush()).await;
     sleep(TTL * 2).await;
@@ -150,7 +150,8 @@ fn a_join_that_arrives_after_its_waiter_was_broken_lets_nobody_in() {
 
 #[test]
 fn who_is_refused_after_it_came_in_is_taken_out() {
-    /// More than are answered to whoever comes, of which it is asked for the first ones then.
+    /// More tickets than the answer to a join has, so that the client reads the first ones with
+    /// another request.
     const HELD: usize = 130;
     play(1, async |cluster| {
         let (between, other) = (Between::of(&cluster).await, connect(&cluster).await);

@@ -1,4 +1,4 @@
-//! TLS: what the files say counts from the next connection on.
+//! TLS: changed certificate files count from the next connection on.
 
 use std::fs;
 
@@ -47,8 +47,8 @@ fn a_holder_keeps_its_lock_while_all_certificates_and_their_authority_are_replac
             let (locks, member) = (connect(&cluster).await, &cluster.members()[0]);
             let guard = locks.mutex("held").ttl(TTL * 30).lock().await.unwrap();
             cluster.certificates().expect("it speaks TLS").renew().unwrap();
-            // A member reads its own certificate for each connection, and whom it trusts when it
-            // begins.
+            // A member reads its own certificate for each connection, and its authorities when it
+            // starts.
             member.kill().unwrap();
             member.restart().unwrap();
             let taken = at_last("it is trusted", async || locks.mutex("k").try_lock().await).await;

@@ -1,4 +1,4 @@
-//! A join that is delivered twice, by a proxy that sends again what it had no answer to.
+//! A join that is delivered twice, by a proxy that resends an unanswered request.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::stage::{TTL, connect, play, soon, until_line};
 const TXN: &str = "Txn";
 const TIME_TO_LIVE: &str = "LeaseTimeToLive";
 
-/// A client behind a proxy, with an open session. Its requests are waited for so long.
+/// Returns a client behind a proxy, with an open session and a request timeout of 60 s.
 async fn through(cluster: &Cluster) -> (Between, Locks) {
     let between = Between::of(cluster).await;
     let locks = tenure_etcd::connect(format!("{}?timeout=60s", between.url())).await.unwrap();
@@ -21,7 +21,7 @@ async fn through(cluster: &Cluster) -> (Between, Locks) {
     (between, locks)
 }
 
-/// The ticket of a join that arrived a second time after its holder had left.
+/// Delivers a join a second time after its holder has left. Returns its ticket.
 async fn leaves_a_ghost(between: &Between, locks: &Locks, other: &Locks) -> TicketId {
     between.deliver_next_twice(TXN);
     let guard = locks.mutex("k").ttl(TTL).lock().await.unwrap();
@@ -69,7 +69,7 @@ fn a_ticket_that_came_in_again_after_it_had_left_is_taken_out_by_a_break() {
 
 #[test]
 fn a_join_whose_answer_is_late_is_not_taken_for_one_that_nobody_knows() {
-    /// How often the client looks at what its session has meanwhile.
+    /// Number of times that the client reads its session's tickets meanwhile.
     const LOOKS: u64 = 3;
     play(1, async |cluster| {
         let ((between, locks), other) = (through(&cluster).await, connect(&cluster).await);
@@ -93,8 +93,8 @@ fn a_join_whose_answer_is_late_is_not_taken_for_one_that_nobody_knows() {
     });
 }
 
-/// A lock is given back. The second answer says only that its ticket is not there, as if somebody
-/// had taken it out.
+/// Releases a lock. The second answer reports only that the ticket is absent, as if another client
+/// had removed it.
 async fn released(guard: Guard) {
     let released = guard.release().await;
     assert_eq!(released.unwrap_err().kind(), ErrorKind::Lost);

@@ -1,5 +1,5 @@
-//! Users: to check a password costs a member much, so it is asked to as rarely as can be; and
-//! nobody repeats a password.
+//! Users: a password check costs a member much, so clients ask for it as rarely as possible. No
+//! error contains a password.
 
 use std::net::Ipv4Addr;
 
@@ -23,7 +23,7 @@ fn with_users() -> tenure_servers::Result<Cluster> {
     Cluster::with_users(1, "tenure", "locks", SECRET)
 }
 
-/// How often the password of an engine was checked.
+/// Returns how often a member has checked the password of an engine.
 fn checks(member: &Member) -> u64 {
     member.requests("Authenticate")
 }
@@ -91,21 +91,21 @@ fn a_member_that_tells_root_alone_what_it_is_serves_whoever_may_write() {
         let told = &locks.guarantees().warnings;
         assert!(!told.iter().any(|warning| warning.contains("not known")), "{told:?}");
         let guard = locks.mutex("k").lock().await.unwrap();
-        // A member that starts anew may have forgotten who the client is, which hears of that when
-        // it is let in.
+        // A restarted member may have forgotten the client's login. The client learns of that with
+        // its next request, and logs in again.
         cluster.members()[0].kill().unwrap();
         cluster.members()[0].restart().unwrap();
         let others = at_last("it goes on", async || locks.mutex("k").try_lock().await).await;
         assert!(others.is_none(), "it is held");
         guard.release().await.unwrap();
-        // Who may not write is told so all the same.
+        // A user without the right to write still gets the error that says so.
         let elsewhere = format!("{}?prefix=elsewhere", url(SECRET));
         let error = tenure_etcd::connect(elsewhere).await.map(drop).unwrap_err();
         assert!(error.to_string().contains("does not let this user"), "{error}");
     });
 }
 
-/// Answers every request with an error that repeats what was asked.
+/// Answers every request with an error that repeats the request.
 async fn repeat(request: Request<Incoming>) -> Result<Response<Empty<Bytes>>, hyper::Error> {
     let asked = request.into_body().collect().await?.to_bytes();
     let said: String = asked.iter().map(|&byte| char::from(byte)).collect();

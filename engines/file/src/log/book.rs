@@ -274,7 +274,7 @@ impl Book {
     fn retire(&mut self) {
         self.pending.clear();
         self.push(&Record::Retired, 0);
-        let _hint = self.write();
+        let _ = self.write(); // The record is only a hint.
     }
 
     /// Flushes the file and its name, so that they survive a power cut. The first number of a

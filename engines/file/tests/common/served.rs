@@ -1,4 +1,4 @@
-//! What another process does when it is told to.
+//! The commands that another process carries out for a test.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -10,7 +10,7 @@ use tenure_file::FileStore;
 
 use super::{block_on, join, key, leave, part, ticket, wait, work};
 
-/// The other process's side: a line is a command.
+/// Serves commands in the other process: one command a line.
 pub(crate) fn serve() {
     let Ok(dir) = std::env::var("TENURE_FILE_TEST_DIR") else { return };
     let store = match FileStore::open(&dir) {
@@ -78,8 +78,8 @@ pub(crate) fn serve() {
     }
 }
 
-/// Signs a file and finds the own signature still there, again and again. Half a signature may be
-/// there from one who was killed, but nobody else's may come.
+/// Signs a file and checks that its own signature is still there, `times` times. The file may have
+/// half a signature of a killed process, but no other signature may appear.
 fn sign(store: &FileStore, name: &str, path: &Path, times: u32) {
     for turn in 0..times {
         let ticket = ticket(name);
@@ -113,8 +113,8 @@ fn fill(store: &FileStore, filler: &Path) -> String {
     format!("{kept} {more} {:?} {error}", error.kind())
 }
 
-/// Finds a damaged book on a full disk, again and again, and once more when there is room. Tells
-/// how many files were set aside by then.
+/// Finds a damaged book on a full disk several times, and once more when there is room. Returns the
+/// number of files that were set aside by then.
 fn damage(store: &FileStore, dir: &Path, book: &str) -> String {
     let aside = || {
         let names = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name());

@@ -1,4 +1,4 @@
-//! What the tests share: a directory, tickets, a way to wait, and a second process.
+//! Helpers of the tests: a directory, tickets, waiting, and a second process.
 
 #![allow(dead_code, unused_imports, reason = "not every test needs all of it")]
 
@@ -53,7 +53,7 @@ impl Dir {
         FileStore::open(&self.0).unwrap()
     }
 
-    /// The file of the book that this key is in: the one that grows when somebody joins.
+    /// Returns the file of the book that has this key: the one that grows when a ticket joins.
     pub(crate) fn book(&self, name: &str) -> PathBuf {
         let other = Self::new();
         let store = other.open();
@@ -63,7 +63,7 @@ impl Dir {
         self.0.join("books").join(grown.expect("one of them grows").0.0)
     }
 
-    /// Every book, with its length.
+    /// Returns each book with its length.
     fn books(&self) -> BTreeMap<OsString, u64> {
         let books = std::fs::read_dir(self.0.join("books")).unwrap().map(Result::unwrap);
         books.map(|book| (book.file_name(), book.metadata().unwrap().len())).collect()
@@ -72,7 +72,7 @@ impl Dir {
 
 impl Drop for Dir {
     fn drop(&mut self) {
-        let _already_gone = std::fs::remove_dir_all(&self.0);
+        let _ = std::fs::remove_dir_all(&self.0); // The test may have removed it.
     }
 }
 
@@ -92,7 +92,7 @@ pub(crate) fn ticket(name: &str) -> Ticket {
     }
 }
 
-/// A ticket that takes `take` of `of`.
+/// Returns a ticket that takes `take` of `of`.
 pub(crate) fn part(name: &str, take: u32, of: u32) -> Ticket {
     Ticket { share: Share::new(take, of).unwrap(), ..ticket(name) }
 }
@@ -105,7 +105,7 @@ pub(crate) fn leave(store: &FileStore, ticket: &Ticket) -> tenure_core::LeaveOut
     block_on(store.leave(ticket, LeaveMode::Now)).unwrap()
 }
 
-/// Waits until the ticket is served, and tells its number.
+/// Waits until the ticket is served, and returns its number.
 pub(crate) fn wait(store: &FileStore, ticket: &Ticket) -> u64 {
     loop {
         match block_on(store.watch(ticket, TicketState::Waiting)).unwrap() {
@@ -139,7 +139,7 @@ pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// Whether a future is ready at once.
+/// Polls a future once, and returns its result if it is ready.
 pub(crate) fn is_ready<T>(future: &mut (impl Future<Output = T> + Unpin)) -> Option<T> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => Some(output),
@@ -147,7 +147,7 @@ pub(crate) fn is_ready<T>(future: &mut (impl Future<Output = T> + Unpin)) -> Opt
     }
 }
 
-/// Another process, which does as it is told.
+/// Another process, which carries out the test's commands.
 pub(crate) struct Other {
     pub(crate) child: Child,
     tell: Option<ChildStdin>,
@@ -160,20 +160,20 @@ impl Other {
         Self::run(&mut Command::new(std::env::current_exe().unwrap()), dir)
     }
 
-    /// The same, where the directory is a disk of its own with room for this many pages.
-    /// `None`: this user cannot have one.
+    /// The same, where the directory is a file system of its own with this many pages. Returns
+    /// `None` if this user may not mount one.
     pub(crate) fn start_on_a_small_disk(dir: &Dir, pages: u32) -> Option<Self> {
         let disk = format!("mode=700,nr_blocks={pages} tmpfs {}", dir.path().display());
         Self::start_where(dir, &format!("mount -t tmpfs -o {disk}"))
     }
 
-    /// The same, where the machine tells another id of its start, as a container might.
+    /// The same, where the machine has another boot id, as in a container.
     pub(crate) fn start_in_another_boot(dir: &Dir, id: &Path) -> Option<Self> {
         let boot = "/proc/sys/kernel/random/boot_id";
         Self::start_where(dir, &format!("mount --bind {} {boot}", id.display()))
     }
 
-    /// The same, after a command that changes what this one process finds mounted.
+    /// The same, after a command that changes the mounts of this one process.
     fn start_where(dir: &Dir, mount: &str) -> Option<Self> {
         let alone = |command: &str| {
             let mut unshare = Command::new("unshare");
@@ -187,8 +187,7 @@ impl Other {
         })
     }
 
-    /// The same, as another user, whose files are for nobody else by habit. `None`: that needs
-    /// root.
+    /// The same, as another user with the umask 077. Returns `None` if this process is not root.
     pub(crate) fn start_as(dir: &Dir, user: u32, group: u32) -> Option<Self> {
         let (user, group) = (format!("--reuid={user}"), format!("--regid={group}"));
         let become_user = |program: &Path| {
@@ -201,7 +200,8 @@ impl Other {
         possible.then(|| Self::run(&mut become_user(&program_for_all()), dir))
     }
 
-    /// The same, where a call to the system kills it: `inject` is how strace is told which.
+    /// The same under strace, which kills or stops it at a system call. `what` has strace's
+    /// arguments.
     pub(crate) fn start_traced(dir: &Dir, log: &Path, what: &[&str]) -> Option<Self> {
         let possible = Command::new("strace").args(["-o", "/dev/null", "true"]).status();
         possible.is_ok_and(|status| status.success()).then(|| {
@@ -248,7 +248,7 @@ impl Other {
         self.answer()
     }
 
-    /// With SIGKILL, as `kill -9` does.
+    /// Kills it with SIGKILL, as `kill -9` does.
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -268,8 +268,9 @@ impl Other {
 
 impl Drop for Other {
     fn drop(&mut self) {
-        let _already_dead = self.child.kill();
-        let _already_waited_for = self.child.wait();
+        // It may have ended before, and its status may have been read.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 

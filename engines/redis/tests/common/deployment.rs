@@ -12,7 +12,7 @@ use tenure_core::layers::{AnyEngine, Layer, OnRuntime, Operation};
 use tenure_core::{BackgroundRuntime, Engine as _, Result, Runtime, TicketId};
 use tenure_redis::{RedLock, RedisCluster, RedisStore};
 
-/// One kind of deployment, named by the variable that says where it is.
+/// One kind of deployment, named by the variable that has its URL.
 pub(crate) struct Deployment {
     variable: &'static str,
     options: &'static str,
@@ -32,18 +32,17 @@ impl Deployment {
         }
     }
 
-    /// With these options in the URL.
+    /// Sets these options in the URL.
     pub(crate) const fn with_options(self, options: &'static str) -> Self {
         Self { options, ..self }
     }
 
-    /// The verbs are called from a runtime of the caller's own, and take the link that this gives
-    /// them.
+    /// Calls the verbs from the caller's own runtime, which then has a link of its own.
     pub(crate) const fn called_from_a_runtime(self) -> Self {
         Self { from_a_runtime: true, ..self }
     }
 
-    /// Tickets that are to end within their case live for so long.
+    /// Sets the ttl of tickets that are to expire within their case.
     pub(crate) const fn with_ttl(self, ttl: Duration) -> Self {
         Self { ttl, ..self }
     }
@@ -52,7 +51,7 @@ impl Deployment {
         Self { required: false, ..self }
     }
 
-    /// Where a store is that nobody else has.
+    /// Returns the URL of a store that no other test uses.
     fn fresh_url(&self) -> Option<String> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let url = std::env::var(self.variable).ok().filter(|url| !url.is_empty())?;
@@ -63,7 +62,7 @@ impl Deployment {
     }
 }
 
-/// A store on this deployment.
+/// Returns a store on this deployment.
 pub(crate) async fn arena(deployment: &Deployment) -> Arena {
     let Some(url) = deployment.fresh_url() else {
         let why = format!("{} does not say where it is", deployment.variable);

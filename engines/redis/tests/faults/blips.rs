@@ -12,7 +12,7 @@ use super::stage::{LONG, ask, connect, play, proxy_to, script_calls, soon, until
 
 const KEYS: usize = 4;
 const TASKS: usize = 16;
-/// For how long they are disturbed.
+/// Duration of the disturbance.
 const STORM: Duration = Duration::from_secs(3);
 
 fn kill_all(server: &Server) {
@@ -82,7 +82,8 @@ fn a_waiter_whose_push_was_lost_looks_as_soon_as_it_is_connected_again() {
         let guard = locks.mutex("a").ttl(LONG).lock().await.unwrap();
         let waiter = waiting(&far);
         until_line(&locks, "a", 2).await;
-        // Nobody listens while the ticket is served: the push goes nowhere.
+        // The client has no subscription while the ticket is served, so the push reaches no
+        // subscriber.
         proxy.refuse();
         proxy.cut();
         until("nobody listens", async || {
@@ -122,7 +123,7 @@ fn a_holder_whose_push_was_lost_is_told_as_soon_as_it_is_connected_again() {
     });
 }
 
-/// Rooms in which at most one may be at a time, and what was seen in them.
+/// Rooms that each admit one task at a time, with the visits and failures.
 #[derive(Default)]
 struct House {
     inside: [AtomicU32; KEYS],
@@ -146,7 +147,7 @@ impl House {
     }
 }
 
-/// Many tasks of three clients want few rooms, while `disturb` does what it does.
+/// Runs many tasks of three clients that visit `KEYS` rooms, while `disturb` runs.
 async fn storm(server: Server, disturb: fn(&Server, u64)) {
     let server = Arc::new(server);
     let house = Arc::new(House::default());
@@ -191,7 +192,7 @@ async fn storm(server: Server, disturb: fn(&Server, u64)) {
         }
     })
     .await;
-    // What failed is given back in the background.
+    // Failed releases are repeated in the background.
     until("nothing is left", async || clients[0].keys("").await.unwrap().is_empty()).await;
     let (visits, failures) = (&house.visits, &house.failures);
     println!("{visits:?} visits and {failures:?} failures in {times} disturbances");

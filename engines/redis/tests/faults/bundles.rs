@@ -1,4 +1,4 @@
-//! Verbs of many tasks go together in one call: each still comes to its own end.
+//! Verbs of many tasks share one call, and each verb has its own result.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -18,7 +18,7 @@ use super::stage::{
 
 const TASKS: usize = 64;
 const TURNS: usize = 30;
-/// Often, but a script that was told is known for a while.
+/// Interval of `SCRIPT FLUSH`: frequent, but a loaded script stays known for this time.
 const FORGETS_EVERY: Duration = Duration::from_millis(20);
 /// The signs of a bundle that begins with joins.
 const JOINS: &str = "\r\nJJ";
@@ -154,8 +154,8 @@ fn what_is_dropped_while_it_gathers_leaves_nothing_behind() {
     });
 }
 
-/// All take their turns, each at one of so many keys, where nobody else is inside and every token
-/// is new.
+/// Runs all tasks, each of which takes its turns at one of `keys` locks. Checks that no two tasks
+/// are inside one lock and that every token is new.
 async fn take_turns(locks: &Locks, keys: usize) {
     let inside: Arc<Vec<Mutex<u64>>> = Arc::new((0..keys).map(|_| Mutex::default()).collect());
     let turns = Arc::new(AtomicU64::new(0));

@@ -1,4 +1,4 @@
-//! The server's clock is set, forward and back: what is kept, and what is not.
+//! The server's clock is set forward and back: which locks are kept, and which are lost.
 
 use std::time::Duration;
 

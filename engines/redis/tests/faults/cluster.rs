@@ -18,7 +18,7 @@ use super::stage::{
 /// A waiter that could not look while its line was on its way tries again after a twelfth of this.
 const TTL: Duration = Duration::from_secs(60);
 
-/// Waits in the line, however often it is told that the line is on its way.
+/// Waits in the line, and repeats the call while the cluster reports that the line is being moved.
 fn waiting(locks: &Locks, key: &str) -> JoinHandle<Guard> {
     let mutex = locks.mutex(key).ttl(TTL);
     tokio::spawn(async move {
@@ -50,7 +50,7 @@ fn a_lock_that_is_alone_is_kept_and_given_while_its_slot_moves() {
             guard.extend().await.unwrap_or_else(|error| panic!("{what}: {error}"));
             assert!(other.mutex("a").try_lock().await.unwrap().is_none(), "{what}");
             let token = guard.token();
-            // One is given back, and another is taken.
+            // Releases one lock, and takes another.
             let held = guard.handle();
             let free = locks.mutex("free").lock().await.unwrap();
             std::mem::replace(&mut guard, free).release().await.unwrap();
@@ -152,7 +152,7 @@ fn no_answer_goes_to_another_question_while_slots_move() {
             let slot = cluster.slot_of(&(head(key) + part)).unwrap();
             cluster.owner_of(slot).unwrap().port() == from.port()
         };
-        // In some lines somebody waits, and so the engine listens for each of them.
+        // `LINES` lines have a waiter, so the engine subscribes to the channel of each.
         let lines = (0..).map(|number| format!("line {number}")).filter(|it| is_there("", it));
         let lines: Vec<String> = lines.take(LINES).collect();
         let mut watchers = JoinSet::new();
@@ -163,8 +163,8 @@ fn no_answer_goes_to_another_question_while_slots_move() {
             let store = store.clone();
             watchers.spawn(async move {
                 loop {
-                    // It is a hint only, and may come without cause.
-                    let _wake = store.watch(&waiter, TicketState::Waiting).await;
+                    // A wake is only a hint, and may have no cause.
+                    let _ = store.watch(&waiter, TicketState::Waiting).await;
                     tokio::task::yield_now().await;
                 }
             });
@@ -215,12 +215,12 @@ fn channels_where_nobody_waits_any_more_are_given_up() {
 
 #[test]
 fn channels_of_tickets_that_ended_by_themselves_are_given_up() {
-    // Their owner gave up leaving while no server answered, say.
+    // As if their owner gave up the leave while no server answered.
     channels_are_given_up(Duration::from_millis(200), &async |_, _| {});
 }
 
-/// Waits in many lines, one after the other; each wait, of a ticket that lives so long, ends in
-/// this way.
+/// Waits in `LINES` lines, one after the other. Each ticket has this ttl, and each wait ends by
+/// `ends`.
 fn channels_are_given_up(ttl: Duration, ends: &impl AsyncFn(&RedisCluster, &Ticket)) {
     play(async || {
         // More than may stay subscribed.
@@ -238,7 +238,7 @@ fn channels_are_given_up(ttl: Duration, ends: &impl AsyncFn(&RedisCluster, &Tick
                 (ticket(&format!("{count}"), LONG), ticket(&format!("{count}"), ttl));
             store.join(&holder, WaitMode::Wait).await.unwrap();
             store.join(&waiter, WaitMode::Wait).await.unwrap();
-            // Others are given up meanwhile, so their number says nothing about this one.
+            // Other channels are closed meanwhile, so only this line's channel is counted.
             let own = head(&format!("{count}")) + ":*";
             let watching = store.watch(&waiter, TicketState::Waiting);
             tokio::select! {

@@ -1,4 +1,5 @@
-//! What lines cost the server: shares that came and went, numbers that are kept, and onlookers.
+//! The costs of a line for the server: after many shares have come and gone, for kept numbers, and
+//! for onlookers.
 
 use std::time::{Duration, Instant};
 
@@ -10,11 +11,11 @@ use tenure_servers::redis::Server;
 
 use super::stage::{LONG, ask, assert_refused, calls, connect, head, play, store, ticket, until};
 
-/// So many different shares may wait in one line.
+/// Maximum number of different shares that may wait in one line.
 const SHARES_MAX: u32 = 128;
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// So many of many.
+/// Returns a ticket for `take` of a million places.
 fn of(key: &str, take: u32) -> Ticket {
     Ticket { share: Share::new(take, 1_000_000).unwrap(), ..ticket(key, LONG) }
 }
@@ -55,7 +56,7 @@ fn so_many_different_shares_wait_and_no_more() {
         let store = store(&server.url()).await;
         let holder = of("a", 1_000_000);
         store.join(&holder, WaitMode::Wait).await.unwrap().unwrap();
-        // The share of the first one who waits is not counted among those.
+        // The share of the first waiter does not count towards the limit.
         let mut waiting = Vec::new();
         for take in 1..=SHARES_MAX + 1 {
             let ticket = of("a", take);
@@ -103,7 +104,8 @@ fn a_number_ahead_of_the_clock_is_kept_until_the_clock_has_reached_it() {
         let number =
             store.join(&ticket("now", brief), WaitMode::Wait).await.unwrap().unwrap().number;
         let floor = number + u64::try_from(DAY.as_micros()).unwrap();
-        // Its owner leaves, or dies, or is told of the number of another server.
+        // The ticket is left, or it expires, or its floor is raised to the number of another
+        // server.
         let high = |key: &str| Ticket { floor, ..ticket(key, brief) };
         let left = high("left");
         assert!(store.join(&left, WaitMode::Wait).await.unwrap().unwrap().number >= floor);

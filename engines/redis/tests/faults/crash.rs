@@ -22,7 +22,7 @@ fn a_server_that_has_forgotten_all_is_found_out_by_the_next_renewal() {
             newest = guard.token();
             server.kill().unwrap();
             server.restart().unwrap();
-            // Its life would go on for a day: it was a renewal that told.
+            // The lease would last a day, so it was a renewal that found the loss.
             assert_eq!(soon("it is told", guard.lost()).await, Loss::Broken);
             assert_eq!(guard.check().unwrap_err().kind(), ErrorKind::Lost);
             assert_eq!(guard.release().await.unwrap_err().kind(), ErrorKind::Lost);
@@ -40,15 +40,16 @@ fn a_waiter_of_a_server_that_has_forgotten_all_is_told() {
             other.mutex("a").ttl(LONG).renew_every(BEAT).lock().await.map(|guard| guard.token())
         });
         super::stage::until_line(&locks, "a", 2).await;
-        // Whoever has not heard yet that its ticket is in asks once more, and is the first one
-        // there.
+        // A waiter that has not learned yet that its ticket is in the line asks once more. It would
+        // then be the first in the line.
         let before = script_calls(&server);
         until("the waiter gives a sign of life", async || script_calls(&server) > before).await;
         server.kill().unwrap();
         server.restart().unwrap();
         let told = soon("the waiter is told", waiter).await.unwrap();
         assert_refused(told, ErrorKind::Lost, &["its ticket was removed from the line"]);
-        // Whoever asks now is first, and the old holder is told when it next gives a sign of life.
+        // The next caller is first in the line. The old holder learns of its loss with its next
+        // renewal.
         assert_eq!(guard.extend().await.unwrap_err().loss(), Some(Loss::Broken));
         let next = locks.mutex("a").lock().await.unwrap();
         assert!(next.token() > guard.token());
@@ -86,7 +87,7 @@ fn a_server_that_writes_through_keeps_its_locks() {
 #[test]
 fn a_sequence_is_kept_as_well_as_its_server_keeps_data() {
     play(async || {
-        // What is written nowhere is gone with the process: its numbers are given again.
+        // Unpersisted data is lost with the process: its numbers are given again.
         for (setup, next) in [(Setup::new(), 1), (Setup::new().appendonly(), 3)] {
             let server = setup.start().unwrap();
             let locks = connect(server.url()).await;

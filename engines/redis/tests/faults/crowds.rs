@@ -26,7 +26,7 @@ fn ten_thousand_locks_are_kept_on_one_connection() {
         let guards: Vec<_> = taken.buffer_unordered(200).collect().await;
         println!("{LOCKS} locks were taken in {:?}", began.elapsed());
         let before = script_calls(&server);
-        // Whoever has not been renewed twice by then is lost.
+        // A lease that has not been renewed twice by then has expired.
         tokio::time::sleep(TTL * 2).await;
         println!("two lives took {} calls", script_calls(&server) - before);
         let lost = guards.iter().filter(|guard| guard.check().is_err()).count();

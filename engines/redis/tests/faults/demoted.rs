@@ -1,4 +1,4 @@
-//! A master is made a replica by hand, and those who stay connected to it ask on.
+//! A master is made a replica by hand, and its connected clients go on sending requests.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tenure_servers::redis::{Server, Setup};
 
 use super::stage::{LONG, ask, assert_refused, play, store, ticket, until};
 
-/// Clients that stay connected: each hears of the change by the first thing that it asks.
+/// Connected clients, each of which learns of the change by its first request.
 struct Clients(Vec<RedisStore>);
 
 impl Clients {
@@ -47,7 +47,7 @@ fn a_master_that_was_made_a_replica_is_not_believed() {
             .await;
 
             let told = ["127.0.0.1", "is a replica"];
-            // Where the line is unknown, nobody is in it: that must not be believed.
+            // A replica does not know the line, and must not report it as empty.
             assert_refused(clients.next().renew(&own).await, ErrorKind::Unavailable, &told);
             let left = clients.next().leave(&own, LeaveMode::Now).await;
             assert_refused(left, ErrorKind::Unavailable, &told);
@@ -59,7 +59,7 @@ fn a_master_that_was_made_a_replica_is_not_believed() {
             let limited = clients.next().add(&own.key, 1, Some(window)).await;
             assert_refused(limited, ErrorKind::Unavailable, &told);
 
-            // It becomes the master again, without what it had: the loss is true now.
+            // The server is the master again, without its data: now the lock is lost.
             ask(&server, "REPLICAOF NO ONE");
             assert!(untouched.renew(&own).await.unwrap().is_none());
         }

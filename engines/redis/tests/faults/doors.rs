@@ -11,7 +11,7 @@ use super::stage::{assert_refused, connect, play, soon, until_line};
 
 const SECRET: &str = "s3cret";
 
-/// What is said instead of being let in.
+/// Asserts that the connection is refused with this kind and these parts of the message.
 async fn assert_closed(url: &str, kind: ErrorKind, parts: &[&str]) {
     let answer: Result<Locks> = soon("it is said", tenure_redis::connect(url)).await;
     let error = answer.unwrap_err();
@@ -190,7 +190,7 @@ fn a_sentinel_keeps_no_locks() {
         let way_out = format!("write redis+sentinel://{at}/NAME");
         assert_closed(&format!("redis://{at}"), ErrorKind::Invalid, &["is a sentinel", &way_out])
             .await;
-        // Nothing else is wrong with this quorum: of several troubles, any may be told first.
+        // Nothing else is wrong with this quorum: of several errors, any may be reported.
         let others = [(); 2].map(|()| Setup::new().start().unwrap());
         let [one, two] = others.each_ref().map(|it| format!("127.0.0.1:{}", it.port()));
         let url = format!("redlock://{at},{one},{two}");
@@ -203,7 +203,7 @@ fn a_sentinel_keeps_no_locks() {
 #[test]
 fn somebody_else_is_there() {
     play(async || {
-        // One answers as a web server would, one hangs up, one says nothing at all.
+        // One service answers like a web server, one hangs up, and one never answers.
         let say = |text: Option<&'static [u8]>, stays: bool| {
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
             let at = listener.local_addr().unwrap().to_string();
@@ -212,9 +212,9 @@ fn somebody_else_is_there() {
                 for stream in listener.incoming() {
                     let mut stream = stream.unwrap();
                     if let Some(text) = text {
-                        // Whoever is gone does not hear it.
-                        let _heard = stream.read(&mut [0; 64]);
-                        let _said = stream.write_all(text);
+                        // The client may have closed the connection.
+                        let _ = stream.read(&mut [0; 64]);
+                        let _ = stream.write_all(text);
                     }
                     if stays {
                         kept.push(stream);

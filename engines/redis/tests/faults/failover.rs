@@ -17,7 +17,7 @@ const BEAT: Duration = Duration::from_millis(500);
 fn waiting(locks: &Locks, key: &str) -> JoinHandle<Guard> {
     let mutex = locks.mutex(key).ttl(TTL).renew_every(BEAT);
     tokio::spawn(async move {
-        // During a fail-over it may be told that nobody answers, and asks again.
+        // During a fail-over the call may fail because no server answers. It is repeated.
         loop {
             match mutex.lock().await {
                 Ok(guard) => return guard,
@@ -49,7 +49,7 @@ fn without_acknowledgements_a_fail_over_may_lose_a_lock_and_tokens_save_the_data
         assert!(!locks.guarantees().survives.failover);
         let (fence, mut data) = (Fence::new("data").unwrap(), data(&elsewhere).await);
 
-        // The replica stands still and is cut off, so that it never hears of the lock.
+        // The replica is frozen and cut off, so that it never receives the lock.
         replica.freeze().unwrap();
         ask(master, "CLIENT KILL TYPE replica");
         let old = locks.mutex("a").ttl(TTL).renew_every(BEAT).lock().await.unwrap();
@@ -86,7 +86,7 @@ async fn a_lock_outlives(end: fn(&Server) -> tenure_servers::Result<()>) {
     let set = Sentinels::start().unwrap();
     let [master, replica] = set.servers() else { panic!("there are two") };
     let url = format!("{}?acks=1&timeout=1s&connect_timeout=500ms", set.url());
-    // The new master has no replica any more, and who asks then must not ask for one.
+    // The new master has no replica, so this client must not ask for acknowledgements.
     let alone = format!("{}?timeout=1s&connect_timeout=500ms", set.url());
     let (locks, other) = (connect(&url).await, connect(&alone).await);
     let guard = locks.mutex("a").ttl(TTL).lock().await.unwrap();
@@ -106,7 +106,7 @@ async fn a_lock_outlives(end: fn(&Server) -> tenure_servers::Result<()>) {
     let line = other.line("a").await.unwrap();
     assert_eq!((line[0].0.id, line[0].1.number), (guard.id(), guard.token()));
     assert!(other.mutex("a").try_lock().await.unwrap().is_none());
-    // Its renewals arrive, though nobody acknowledges them.
+    // Its renewals reach the master, though no replica acknowledges them.
     let lives = async || other.line("a").await.unwrap()[0].1.life.unwrap();
     until("its renewals arrive", async || {
         assert!(guard.extend().await.is_err(), "there is nobody to acknowledge it");

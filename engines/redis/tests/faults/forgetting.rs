@@ -27,9 +27,9 @@ fn an_evicted_lock_is_found_out_and_warned_about() {
         assert!(!locks.guarantees().survives.full_memory);
         assert!(warnings.iter().any(|it| it.contains("volatile-lru")), "{warnings:?}");
         let guard = locks.mutex("a").ttl(LONG).renew_every(BEAT).lock().await.unwrap();
-        // Memory is full for a moment, and the lock is all that may be thrown out.
+        // Memory is full for a moment, and the server may evict nothing but the lock.
         ask(&server, "CONFIG SET maxmemory 1mb");
-        let _full = server.command(&["SET", "stranger", "x"]);
+        let _ = server.command(&["SET", "stranger", "x"]); // The server may refuse it.
         until("it is evicted", async || {
             ask(&server, "INFO stats").field("evicted_keys").unwrap() != "0"
         })
@@ -95,7 +95,8 @@ fn a_line_that_lost_a_part_ends_for_those_behind_and_never_serves_two() {
             until("signs of life are given", async || script_calls(&server) > calls + 8).await;
             let token = guard.token();
             drop(guard);
-            // Whoever was in the line is served in turn, or told that it is out of it.
+            // Each former waiter is served in its turn, or gets the error that it is out of the
+            // line.
             let (mut newest, mut count) = (token, 0);
             for waiter in waiters.into_iter().chain([late]) {
                 match soon("it has an answer", waiter).await.unwrap() {

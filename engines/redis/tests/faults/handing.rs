@@ -1,5 +1,5 @@
-//! A lock that goes from one of a client's tickets to the next: the answer to the release says so,
-//! and nothing is published. An answer that is lost leaves nobody waiting.
+//! A lock that goes from one of a client's tickets to the next: the answer to the release reports
+//! the hand-over, and nothing is published. A lost answer leaves no ticket waiting.
 
 use std::time::Duration;
 
@@ -15,10 +15,10 @@ use super::stage::{LONG, calls, connect, play, proxy_to, soon, store, ticket, un
 
 const TASKS: usize = 8;
 const TURNS: u64 = 40;
-/// So many that Lua does not give them back one by one.
+/// More tickets than Lua can return one by one.
 const READERS: usize = 9000;
 
-/// All take their turns at one key.
+/// Runs all tasks, which take their turns at one key.
 async fn take_turns(locks: &Locks) {
     let mut tasks = JoinSet::new();
     for _ in 0..TASKS {
@@ -110,8 +110,8 @@ fn many_readers_of_one_client_are_told_by_one_answer() {
     });
 }
 
-/// A client whose own connection can be cut while the one that hears of pushes stays, and an
-/// onlooker.
+/// Returns a client and an onlooker. The client's own connection can be cut while its connection
+/// for pushes stays.
 async fn at_a_wire() -> (Server, tenure_conformance::fault::Proxy, Locks, RedisStore) {
     let server = Server::start().unwrap();
     let (proxy, onlooker) = (proxy_to(&server), store(&server.url()).await);
@@ -133,9 +133,10 @@ fn a_release_whose_answer_was_lost_serves_the_next_one_all_the_same() {
             let waiter = tokio::spawn(locks.mutex("a").ttl(LONG).lock());
             until_line(&locks, "a", 2).await;
             proxy.on(Match::request_containing("EVALSHA"), act);
-            // Whether it had left before it was asked to leave again, nobody knows.
+            // The client does not know whether its first leave was carried out.
             guard.release().await.unwrap();
-            // No heartbeat falls into this time: it is told by the answer to the second leave.
+            // No heartbeat is due in this time: the answer to the second leave reports the
+            // hand-over.
             let next = soon("the next one is served", waiter).await.unwrap().unwrap();
             assert_eq!(onlooker.line(next.key()).await.unwrap().len(), 1);
             next.release().await.unwrap();
@@ -178,7 +179,7 @@ fn a_letter_of_an_earlier_number_serves_nobody() {
         other.join(&holder, WaitMode::Wait).await.unwrap().unwrap();
         let inboxes = server.command(&["PUBSUB", "CHANNELS", "tenure:inbox:*"]).unwrap();
         let place = one.join(&waiter, WaitMode::Wait).await.unwrap().unwrap();
-        // It was in the line before, served and taken out, and only now is it told of that.
+        // A late push: the ticket was in the line before, was served and was taken out.
         let mut letter = waiter.id.to_u128().to_be_bytes().to_vec();
         letter.push(b'S');
         letter.extend(as_packed(place.number - 1));

@@ -1,4 +1,4 @@
-//! What is dropped leaves nothing behind: no connection, no thread, no ticket.
+//! Dropped locks, guards and futures leave nothing behind: no connection, no thread, no ticket.
 
 use std::fs;
 use std::future::Future;
@@ -11,7 +11,7 @@ use tenure_servers::redis::Server;
 
 use super::stage::{LONG, connect, connections, play, soon, until, until_line};
 
-/// The threads of this process that belong to an engine.
+/// Returns the threads of this process that belong to an engine.
 fn threads() -> Vec<String> {
     let tasks = fs::read_dir("/proc/self/task").unwrap();
     let ids = tasks.filter_map(|task| {
@@ -63,12 +63,13 @@ fn locks_whose_server_is_gone_end_as_well() {
         assert!(!own.is_empty());
         server.kill().unwrap();
         drop((guard, locks));
-        // Others may have begun one of that number meanwhile, but not for so long.
+        // Another thread may have got one of these ids meanwhile, but it does not live for the
+        // whole wait.
         until("its thread ends", async || own.iter().any(|id| !threads().contains(id))).await;
     });
 }
 
-/// Polls a future so often, and drops it; whether it was ready before that.
+/// Polls a future `polls` times, and drops it. Returns whether it was ready before that.
 async fn dropped_after<F: Future>(polls: usize, future: F) -> bool {
     let mut future = pin!(future);
     for _ in 0..polls {
@@ -76,7 +77,7 @@ async fn dropped_after<F: Future>(polls: usize, future: F) -> bool {
         if let Poll::Ready(_over) = future.as_mut().poll(&mut Context::from_waker(waker)) {
             return true;
         }
-        // What it waits for happens elsewhere, and takes a moment.
+        // The future waits for other threads, which need a moment.
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     false

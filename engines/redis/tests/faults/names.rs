@@ -7,7 +7,7 @@ use tenure_servers::redis::Server;
 
 use super::stage::{LONG, all_keys, ask, connect, play, soon, store, ticket, until_line};
 
-/// For how long a line's number is kept when the line is empty.
+/// Time for which an empty line's number is kept, in milliseconds.
 const KEEP_MS: i64 = 60_000;
 
 #[test]

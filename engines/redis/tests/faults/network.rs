@@ -67,7 +67,7 @@ fn a_black_hole_costs_the_lock_at_its_deadline_and_no_more() {
             assert_eq!(loss, Loss::Unreachable);
             let in_vain = locks.mutex("b").ttl(TTL).try_lock().await;
             assert_refused(in_vain, ErrorKind::Unavailable, &["127.0.0.1"]);
-            // Somebody else gets it while it cannot be reached, by the ticket's own end.
+            // Another client gets the lock during the partition, when the ticket's lease ends.
             let next = soon("it is free", honest.mutex("a").ttl(LONG).lock()).await.unwrap();
             assert!(next.token() > guard.token());
             proxy.heal();

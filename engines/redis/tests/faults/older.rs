@@ -1,6 +1,6 @@
-//! A server that comes back with older data: from a snapshot, from a log whose end is lost, or as a
-//! replica that lagged behind. Locks may be lost with the data; a token is above every earlier one
-//! all the same.
+//! A server that comes back with older data: from a snapshot, from a log without its end, or as a
+//! replica that lagged behind. Locks may be lost with the data, but a token is above every earlier
+//! one.
 
 use std::fs;
 use std::future::ready;
@@ -19,7 +19,7 @@ use tokio::task::JoinSet;
 
 use super::stage::{LONG, ask, assert_refused, connect, head, play, soon, until};
 
-/// So many tokens are given that the data does not know when it comes back.
+/// Tokens that are given after the snapshot, so that the restored data does not have them.
 const FORGOTTEN: u32 = 20;
 
 /// Takes the lock, even where the server has only just come back, and gives it back.
@@ -30,8 +30,8 @@ async fn token(locks: &Locks, key: &str) -> u64 {
             match asked {
                 Ok(guard) => {
                     let token = guard.token();
-                    // What its data says of the lock may be older than the lock.
-                    let _told = guard.release().await;
+                    // The server's data may be older than the lock, so the release may fail.
+                    let _ = guard.release().await;
                     return token;
                 }
                 Err(error) => assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}"),
@@ -41,7 +41,7 @@ async fn token(locks: &Locks, key: &str) -> u64 {
     .await
 }
 
-/// The newest of the tokens that will be forgotten.
+/// Takes `FORGOTTEN` tokens that the restored data will not have, and returns the newest.
 async fn tokens(locks: &Locks, key: &str) -> u64 {
     let mut newest = 0;
     for _ in 0..FORGOTTEN {
@@ -52,7 +52,7 @@ async fn tokens(locks: &Locks, key: &str) -> u64 {
     newest
 }
 
-/// The next tokens are above it, for everybody.
+/// Asserts that the next tokens are above this one, for all clients.
 async fn expect_above(newest: u64, key: &str, all: &[&Locks]) {
     let mut newest = newest;
     for locks in all.iter().chain(all) {
@@ -76,7 +76,7 @@ fn tokens_grow_over_a_restart_from_a_snapshot() {
     play(async || {
         let server = Server::start().unwrap();
         let (locks, other) = (connect(server.url()).await, connect(server.url()).await);
-        // Lines of each kind: idle, a holder alone, a holder and somebody behind.
+        // One line of each kind: idle, a holder alone, and a holder with a waiter.
         tokens(&locks, "idle").await;
         let alone = locks.mutex("alone").ttl(LONG).lock().await.unwrap();
         let first = locks.mutex("full").ttl(LONG).lock().await.unwrap();
@@ -96,14 +96,14 @@ fn tokens_grow_over_a_restart_from_a_snapshot() {
         server.kill().unwrap();
         server.restart().unwrap();
         for (key, newest) in newest {
-            // Whoever stood there when the snapshot was taken has left long since.
+            // The tickets of the snapshot have all left before the server died.
             empty(&locks, key).await;
             expect_above(newest, key, &[&locks, &other]).await;
         }
     });
 }
 
-/// The same as the suite tells it, to the engine itself.
+/// Runs the suite's case of the same story on the engine itself.
 #[test]
 fn numbers_grow_in_the_suite_over_a_restart_from_a_snapshot() {
     if !have(&[REDIS]) {
@@ -117,7 +117,7 @@ fn numbers_grow_in_the_suite_over_a_restart_from_a_snapshot() {
             let open = move || {
                 let url = url.clone();
                 async move {
-                    // Whoever asks first finds out that the connection is gone.
+                    // The first call after the restart finds that the connection has ended.
                     let (store, host) = (RedisStore::open(&url).await?, ThisRuntime::new());
                     Ok(Retry::new(store, Arc::new(host), 8, Duration::from_millis(50)))
                 }
@@ -300,7 +300,7 @@ fn a_number_of_a_sequence_counts_once_replicas_have_it() {
     });
 }
 
-/// The master gives tokens that the replica does not hear of, and is gone.
+/// The master gives tokens that the replica does not receive, and dies. Returns the newest token.
 async fn lag(master: &Server, replica: &Server, gives: impl AsyncFnOnce() -> u64) -> u64 {
     ask(master, "WAIT 1 5000");
     replica.freeze().unwrap();
@@ -311,7 +311,7 @@ async fn lag(master: &Server, replica: &Server, gives: impl AsyncFnOnce() -> u64
     newest
 }
 
-/// Takes out whoever stands in the line, as soon as there is a server that can.
+/// Removes all tickets of the line as soon as a server can.
 async fn empty(locks: &Locks, key: &str) {
     until("nobody is in the line", async || {
         let Ok(line) = locks.line(key).await else { return false };

@@ -1,4 +1,4 @@
-//! Onlookers look now and then. How a ticket ended between two looks is told by its name.
+//! Onlookers look at intervals. An event names how a ticket ended between two looks.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tenure_servers::redis::Server;
 
 use super::stage::{connect, play, soon};
 
-/// The next event of this ticket that is one of these. Other tickets are passed over.
+/// Returns the next event of this ticket that is one of these kinds. Other events are skipped.
 async fn next(watch: &mut Watch, id: TicketId, what: &[EventKind]) -> Event {
     let event = async {
         loop {

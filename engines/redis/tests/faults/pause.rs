@@ -1,4 +1,4 @@
-//! Somebody stands still for longer than a ttl: the server, or the holder's whole process.
+//! The server, or the holder's whole process, is stopped for longer than a ttl.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ fn a_frozen_server_costs_the_lock_at_its_deadline_and_never_makes_two_holders() 
             let waiter = tokio::spawn({
                 let other = other.clone();
                 async move {
-                    // It may be told that the server does not answer, and asks again.
+                    // The call may fail because the server does not answer. It is repeated.
                     loop {
                         match other.mutex("a").ttl(TTL).lock().await {
                             Ok(guard) => return guard,

@@ -1,4 +1,4 @@
-//! `RedLock` over three servers: what one bad server does to it, and what an operator sees of it.
+//! `RedLock` over three servers: the effect of one bad server, and the view of an operator.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use tenure_servers::redis::{FAKETIME, Masters, Setup};
 
 use super::stage::{LONG, ask, play, play_with, soon, ticket, until, until_line};
 
-/// So many pairs see a dead server; more are asked for by this variable.
+/// Number of lock and release pairs while one server is dead. The variable sets a higher number.
 const PAIRS: u64 = 2000;
 const PAIRS_VARIABLE: &str = "TENURE_REDLOCK_PAIRS";
 
@@ -43,7 +43,7 @@ fn a_server_that_refuses_is_like_one_that_is_silent() {
         guard.release().await.unwrap();
         let next = soon("the waiter is served", waiting).await.unwrap().unwrap();
         next.release().await.unwrap();
-        // With two that refuse it is told, and who they are.
+        // If two servers refuse, the error names both.
         let second = &masters.servers()[2];
         second.client().unwrap().command(&["ACL", "SETUSER", "default", "-evalsha"]).unwrap();
         let error = one.mutex("a").try_lock().await.unwrap_err();
@@ -62,7 +62,8 @@ fn who_waits_is_shown_watched_and_broken() {
             (locks(&masters).await, locks(&masters).await, locks(&masters).await);
         let guard = one.rwlock("a").ttl(LONG).read().await.unwrap();
         let mut watch = operator.watch_prefix("").await.unwrap();
-        // What comes and goes between two looks is not seen, so each step waits until it was.
+        // A change between two looks that is undone is not seen, so each step waits until it was
+        // seen.
         let mut sees = async |what, id| loop {
             let seen = soon("it is seen", watch.next()).await.unwrap();
             let WatchEvent::Event(event) = seen else { panic!("nothing is missed") };

@@ -32,13 +32,12 @@ impl Wire {
         let proxy = proxy_to(&server);
         let store = store(&format!("redis://{}", proxy.address())).await;
         let onlooker = super::stage::store(&server.url()).await;
-        // The server has been told the scripts: what is spoiled is a verb, and not that it lacks
-        // one.
+        // The scripts are loaded before, so that a fault hits a verb and not the load of a script.
         onlooker.line(&ticket("a", LONG).key).await.unwrap();
         Self { server, proxy, store, onlooker }
     }
 
-    /// The next script is treated so.
+    /// Applies this fault to the next call of a script.
     fn spoil(&self, act: Act) {
         self.proxy.on(Match::request_containing("EVALSHA"), act);
     }
@@ -137,7 +136,7 @@ fn a_sequence_may_skip_a_number_and_gives_none_twice() {
             assert_eq!(value, last + 1 + skipped);
             last = value;
         }
-        // Whoever asks through `Locks` is asked for again, and sees only that one is skipped.
+        // `Locks` repeats the request. Its caller sees only that one number is skipped.
         let locks = connect(format!("redis://{}", wire.proxy.address())).await;
         wire.spoil(Act::CutAfter);
         assert_eq!(locks.sequence("a").next().await.unwrap(), last + 2);
@@ -225,7 +224,7 @@ fn a_lock_that_is_given_too_late_is_not_a_lock() {
                 let mutex = locks.mutex("a").ttl(TTL);
                 async move { if waits { mutex.lock().await.map(Some) } else { mutex.try_lock().await } }
             });
-            // It is in the line, and then its life is over.
+            // The ticket joins the line, and then it expires.
             for is_empty in [false, true] {
                 super::stage::until("its ticket comes and goes", async || {
                     wire.onlooker.line(&key).await.unwrap().is_empty() == is_empty
@@ -255,11 +254,11 @@ fn a_lock_that_is_given_too_late_is_not_a_lock() {
     });
 }
 
-/// A way to a server that says something of its own before the next answer.
+/// A relay to a server that can send bytes of its own before the next answer.
 struct Relay {
     port: u16,
     stray: Arc<Mutex<Option<&'static [u8]>>>,
-    /// How many there were.
+    /// Number of connections so far.
     connections: Arc<AtomicUsize>,
 }
 
@@ -338,7 +337,7 @@ async fn hear_strays(relay: &Relay, store: &impl Engine, beside: &str) {
         let error = store.join(&own, WaitMode::Wait).await.unwrap_err();
         assert!(error.is_retryable(), "it may be in its line: {error}");
         assert!(error.to_string().contains("do not give"), "{error}");
-        // The answer to that join is still on its way, over a connection that nobody listens to any
+        // The answer to that join is still on its way, over a connection that no caller reads any
         // more.
         let join = async |ticket: &Ticket, patience| loop {
             match store.join(ticket, patience).await {

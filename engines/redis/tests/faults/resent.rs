@@ -1,5 +1,5 @@
-//! A cluster's driver sends again what was lost: never a count, and never WAIT apart from what it
-//! is for.
+//! A cluster's driver resends a lost request. It must resend no count, and no WAIT without its
+//! write.
 
 use std::time::Duration;
 
@@ -18,8 +18,7 @@ struct Wire {
 }
 
 impl Wire {
-    /// The way leads to the master that has this key. Each of its replicas stands still from now
-    /// on.
+    /// Puts the proxy before the master that has this key, and freezes each of its replicas.
     async fn to_owner_of(key: &str, replicas: usize) -> Self {
         let cluster = Cluster::with_replicas(replicas).unwrap();
         let owner = cluster.owner_of(cluster.slot_of(key).unwrap()).unwrap();

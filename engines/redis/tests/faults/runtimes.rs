@@ -68,7 +68,7 @@ fn a_runtime_may_end_while_it_has_a_connection() {
         first.block_on(super::stage::until_line(&locks, "a", 2));
         drop(first);
         assert!(block_on(waiter).unwrap_err().is_cancelled());
-        // The guard is kept by a thread of Tenure's own, and the waiter's ticket is given back.
+        // A thread of Tenure renews the guard, and the waiter's ticket is released.
         guard.check().unwrap();
         block_on(guard.extend()).unwrap();
         block_on(locks.flush());
@@ -157,7 +157,7 @@ fn a_runtime_that_stands_still_does_not_hold_up_its_thread() {
         let runtime = runtime();
         let locks = runtime.block_on(tenure_redis::connect(server.url())).unwrap();
         runtime.block_on(open_a_link(&locks, &server));
-        // Nobody drives the runtime from here on, though this thread counts as one of its.
+        // No thread drives the runtime from here on, though this thread is in its context.
         let _context = runtime.enter();
         let guard = locks.blocking().mutex("a").lock().unwrap();
         guard.extend().unwrap();
@@ -182,7 +182,7 @@ fn a_runtime_whose_threads_are_all_busy_keeps_its_locks() {
     });
 }
 
-/// So many runtimes do not connect all at once.
+/// Number of runtimes, which do not all connect at the same moment.
 const RUNTIMES: usize = 24;
 
 #[test]
@@ -240,14 +240,14 @@ fn a_runtime_that_stands_still_while_it_connects_keeps_nobody_else_from_the_serv
                 let asks = async move {
                     let began = Instant::now();
                     while began.elapsed() < Duration::from_millis(2500) {
-                        let _given_up = asking.mutex("a").try_lock().now_or_never();
+                        let _attempt = asking.mutex("a").try_lock().now_or_never();
                         tokio::task::yield_now().await;
                     }
                 };
                 tokio::spawn(asks).await.unwrap();
             });
-            // From here on nobody drives that runtime, which may be about to find out whether the
-            // server answers.
+            // No thread drives that runtime from here on. One of its tasks may be about to find out
+            // whether the server answers.
             drop(silent);
             server.restart().unwrap();
             let elsewhere = locks.blocking();
@@ -324,7 +324,7 @@ fn who_stands_still_while_the_scripts_are_told_keeps_nobody_else_waiting() {
                 async move { mutex.lock().await }.boxed()
             });
             assert!((&mut still).now_or_never().is_none() && (&mut next).now_or_never().is_none());
-            // Both hear that the scripts are not there, and the first one begins to tell them.
+            // Both calls learn that the scripts are missing, and the first begins to load them.
             while script_calls(&server) < before + 2 {
                 tokio::task::yield_now().await;
             }
@@ -338,7 +338,7 @@ fn who_stands_still_while_the_scripts_are_told_keeps_nobody_else_waiting() {
     });
 }
 
-/// Two tasks of one client: one gives a lock back and is not polled again, the other one waits for
+/// Two tasks of one client: one releases a lock and is not polled again, and the other waits for
 /// it.
 fn who_waits_is_served_though_the_release_before_it(
     ends: impl FnOnce(BoxFuture<'static, tenure_core::Result<()>>) + Send + 'static,

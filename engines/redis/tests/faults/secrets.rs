@@ -12,10 +12,10 @@ use tenure_servers::redis::{Cluster, Sentinels, Server, Setup};
 use super::stage::{connect, play, soon};
 
 const SECRET: &str = "s3cret-of-the-house";
-/// So long that a server which cuts what it repeats repeats only its beginning.
+/// Longer than the text that a server repeats before it cuts it.
 const LONG_SECRET: &str = "s3cret-of-the-house-0123456789-0123456789-0123456789-0123456789-\
     0123456789-0123456789-0123456789-0123456789-0123456789-0123456789";
-/// What of a password must not be told: a part of it is a hint.
+/// The part of the password that no output may contain, because a part is a hint.
 const PART: &str = "s3cr";
 
 /// Everything that a program could print of an error.
@@ -41,7 +41,7 @@ async fn refused_at(url: &str) -> Error {
     error
 }
 
-/// A server that has no command of this name, and repeats what it was told with it.
+/// A server that has no command of this name, and repeats its arguments in the error.
 fn without(command: &str) -> Setup {
     Setup::new().setting(&["rename-command", command, ""])
 }
@@ -91,7 +91,7 @@ fn a_cluster_and_a_master_behind_sentinels_that_repeat_the_password_are_not_quot
 #[test]
 fn a_stranger_that_repeats_all_it_hears_is_not_quoted() {
     play(async || {
-        // It answers each line that it hears by an error with just these words.
+        // The service answers each line with errors that contain the line.
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let at = listener.local_addr().unwrap().to_string();
         std::thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! An idle client keeps one connection to one sentinel, and hears by it who the master is.
+//! An idle client keeps one connection to one sentinel, which notifies it of a new master.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use super::stage::{ask, connect, play, until};
 /// Longer than two of the questions that an idle client asks its sentinel.
 const TWO_PATROLS: Duration = Duration::from_secs(26);
 
-/// Without a new connection for so long, all are there that there will be.
+/// Time without a new connection after which the client has made all its connections.
 const SETTLED: Duration = Duration::from_secs(3);
 
 /// A connection that asks one server again and again.
@@ -20,13 +20,13 @@ impl Onlooker {
         Self(server.client().unwrap())
     }
 
-    /// How many connections the server has been given since it was started.
+    /// Returns the number of connections that the server has accepted since it was started.
     fn received(&mut self) -> u64 {
         let stats = self.0.command(&["INFO", "stats"]).unwrap();
         stats.field("total_connections_received").unwrap().parse().unwrap()
     }
 
-    /// For how many seconds each of those has been silent that listen at this server.
+    /// Returns the idle time of each subscribed connection of this server, in seconds.
     fn listeners(&mut self) -> Vec<u64> {
         let all = self.0.command(&["CLIENT", "LIST"]).unwrap().text().unwrap();
         let field = |line: &str, name: &str| {
@@ -47,7 +47,7 @@ fn an_idle_client_opens_no_connections() {
         let all = set.sentinels().iter().chain(set.servers());
         let mut all: Vec<_> = all.map(Onlooker::of).collect();
         let received = |all: &mut [Onlooker]| all.iter_mut().map(Onlooker::received).sum::<u64>();
-        // Its connections come to be, and those between the servers.
+        // Waits until the client has made its connections, and the servers theirs.
         let mut before = 0;
         until("all have met", async || {
             let last = std::mem::replace(&mut before, received(&mut all));
@@ -86,7 +86,7 @@ fn a_sentinel_that_dies_is_replaced_by_another() {
         first.kill().unwrap();
         until("another sentinel is listened to", async || listened_to().len() == 1).await;
         first.restart().unwrap();
-        // Nobody asks the master anything: only a sentinel can say that there is another one.
+        // The client sends nothing to the master, so only a sentinel can report the new master.
         let master = &set.servers()[0];
         master.freeze().unwrap();
         let (next, began) = (set.next_master(master).unwrap(), Instant::now());

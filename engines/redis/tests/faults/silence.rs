@@ -1,5 +1,4 @@
-//! Nobody answers: every call has its answer in the one time that is promised, and what waits is
-//! bounded.
+//! The server does not answer: every call returns within `timeout`, and waiting calls are bounded.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -72,7 +71,8 @@ fn what_callers_gave_up_is_not_carried_out_in_bulk_when_the_server_wakes() {
             callers.spawn(async move {
                 for round in 0..100 {
                     let mutex = locks.mutex(format!("{caller} {round}"));
-                    let _late = tokio::time::timeout(Duration::from_millis(5), mutex.lock()).await;
+                    // The server is frozen: the caller gives up.
+                    let _ = tokio::time::timeout(Duration::from_millis(5), mutex.lock()).await;
                     asked.fetch_add(1, Ordering::Relaxed);
                 }
             });
@@ -84,7 +84,7 @@ fn what_callers_gave_up_is_not_carried_out_in_bulk_when_the_server_wakes() {
         until("it answers again", async || locks.line("a").await.is_ok()).await;
         let calls = script_calls(&server) - before;
         println!("{asked:?} were asked in vain, {calls} calls were carried out");
-        // What was under way on its two connections, and the sweeping of it.
+        // The calls in flight on its two connections, and those that clean up after them.
         assert!(calls <= 4 * UNDER_WAY_MAX, "{calls} calls were carried out");
         soon("all are given back", locks.flush()).await;
     });

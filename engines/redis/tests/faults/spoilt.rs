@@ -8,7 +8,7 @@ use tenure_servers::redis::{Masters, Server};
 
 use super::stage::{LONG, assert_refused, head, play, script_calls, soon, until, until_line};
 
-/// A later version's head of the line of this key, and of the line of those who wait for it.
+/// Writes a later version's head for the line of this key, and for the queue of its waiters.
 fn spoil(server: &Server, key: &str) {
     let head = head(key);
     for name in [&head, &head.replace('{', "{turn.")] {
@@ -20,15 +20,15 @@ async fn open(masters: &Masters) -> RedLock {
     RedLock::open(format!("{}?young=trust", masters.url())).await.expect("a majority answers")
 }
 
-/// What this server answered last.
+/// Returns the last error of this server, if its last answer was one.
 fn last_of(redlock: &RedLock, server: &Server) -> Option<Error> {
     let port = format!(":{}", server.port());
     let answers = redlock.board().answers();
     answers.into_iter().find(|it| it.name.ends_with(&port)).unwrap().last?.err()
 }
 
-/// How many calls of scripts this server has seen when no more come: a majority answers a verb, and
-/// the others are asked all the same.
+/// Returns the number of script calls of this server once it grows no more. A majority answers a
+/// verb, and the other servers are called as well.
 async fn calls_in_the_end(server: &Server) -> u64 {
     let mut calls = script_calls(server);
     until("no more calls come", async || {
@@ -44,7 +44,7 @@ fn a_server_whose_line_cannot_be_read_is_like_one_that_is_silent() {
     play(async || {
         let masters = Masters::start(5).unwrap();
         let (one, other) = (open(&masters).await, open(&masters).await);
-        // The first one, which is also the first to keep those who wait.
+        // The first server, which is also the first to queue the waiters.
         let spoilt = &masters.servers()[0];
         spoil(spoilt, "a");
         let mutex = one.locks().mutex("a").ttl(LONG);
@@ -72,7 +72,7 @@ fn a_server_whose_line_cannot_be_read_is_like_one_that_is_silent() {
             mutex.try_lock().await.unwrap().expect("it is free").release().await.unwrap();
         }
         let asked = calls_in_the_end(spoilt).await - before;
-        // One that was answered too late may have been sent again; what is refused is not.
+        // A call that was answered too late may have been sent again. A refused call is not.
         assert!(asked < 30, "{asked} calls for ten pairs");
     });
 }

@@ -1,4 +1,4 @@
-//! The stage of these stories: what a test asks of a server.
+//! Helpers of these tests: servers, clients, and requests to a server.
 
 use std::fmt::Debug;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -12,7 +12,7 @@ use tenure_redis::{RedisCluster, RedisStore};
 use tenure_servers::redis::{Client, Cluster, REDIS, Reply, Server};
 use tenure_servers::{Tool, have};
 
-/// A life so long that no heartbeat falls into its story: what happens was not found out by one.
+/// A ttl of which no heartbeat falls into a test, so that no heartbeat causes its events.
 pub(super) const LONG: Duration = Duration::from_secs(24 * 3600);
 
 /// Plays a story that needs a Redis, if there is one here.
@@ -20,7 +20,7 @@ pub(super) fn play(story: impl AsyncFnOnce()) {
     play_with(&[], story);
 }
 
-/// The same, for one that needs more than that.
+/// The same for a test that needs these tools, too.
 pub(super) fn play_with(tools: &[Tool], story: impl AsyncFnOnce()) {
     if !have(&[&[REDIS], tools].concat()) {
         return;
@@ -28,12 +28,12 @@ pub(super) fn play_with(tools: &[Tool], story: impl AsyncFnOnce()) {
     stage::play(story());
 }
 
-/// The locks at this URL.
+/// Connects to the locks at this URL.
 pub(super) async fn connect(url: impl AsRef<str>) -> Locks {
     tenure_redis::connect(url).await.expect("the server can be reached")
 }
 
-/// The same with terms that leave a server little time: a busy machine may need several attempts.
+/// The same with short timeouts: a busy machine may need several attempts.
 pub(super) async fn connect_at_last(url: impl AsRef<str>) -> Locks {
     soon("the server can be reached", async {
         loop {
@@ -45,23 +45,23 @@ pub(super) async fn connect_at_last(url: impl AsRef<str>) -> Locks {
     .await
 }
 
-/// A way to this server that can be spoiled.
+/// Returns a proxy to this server that can inject faults.
 pub(super) fn proxy_to(server: &Server) -> Proxy {
     let server = SocketAddr::from((Ipv4Addr::LOCALHOST, server.port()));
     Proxy::to(server).unwrap().speaking(Protocol::Resp)
 }
 
-/// The engine itself, on the runtime of the story: everything goes through one connection.
+/// Opens the engine itself on the test's runtime, so that all calls go through one connection.
 pub(super) async fn store(url: &str) -> RedisStore {
     RedisStore::open(url).await.expect("the server can be reached")
 }
 
-/// The same of a cluster.
+/// The same for a cluster.
 pub(super) async fn cluster_store(url: &str) -> RedisCluster {
     RedisCluster::open(url).await.expect("the cluster can be reached")
 }
 
-/// The servers of a cluster tell clients that this one of its masters is reached by another port.
+/// Makes the servers of a cluster announce this port for one of its masters.
 pub(super) async fn tell_clients_of(cluster: &Cluster, owner: &Server, port: u16) {
     owner.command(&["CONFIG", "SET", "cluster-announce-port", &port.to_string()]).unwrap();
     until("all nodes tell clients of the way", async || {
@@ -75,7 +75,7 @@ pub(super) async fn tell_clients_of(cluster: &Cluster, owner: &Server, port: u16
     .await;
 }
 
-/// A ticket for the whole of this key.
+/// Returns a ticket for the whole of this key.
 pub(super) fn ticket(key: &str, ttl: Duration) -> Ticket {
     Ticket {
         id: TicketId::fresh(),
@@ -93,12 +93,12 @@ pub(super) fn ask(server: &Server, words: &str) -> Reply {
     server.command(&words.split(' ').collect::<Vec<_>>()).unwrap()
 }
 
-/// How many calls of scripts the server has seen.
+/// Returns the number of script calls that the server has had.
 pub(super) fn script_calls(server: &Server) -> u64 {
     calls(server, "evalsha")
 }
 
-/// How often the server was asked this, by clients and by scripts.
+/// Returns the number of calls of this command, by clients and by scripts.
 pub(super) fn calls(server: &Server, command: &str) -> u64 {
     let stats = ask(server, "INFO commandstats");
     let Ok(calls) = stats.field(&format!("cmdstat_{command}")) else { return 0 };
@@ -106,14 +106,14 @@ pub(super) fn calls(server: &Server, command: &str) -> u64 {
     calls.unwrap().parse().unwrap()
 }
 
-/// How many connections this server has, but for the one that asks.
+/// Returns the number of connections of this server, without the one that asks.
 pub(super) fn connections(server: &Server) -> usize {
     let mut client = server.client().unwrap();
     let list = client.command(&["CLIENT", "LIST"]).unwrap().text().unwrap();
     list.lines().filter(|line| !line.contains(" cmd=client")).count()
 }
 
-/// The names of all keys, in order.
+/// Returns the names of all keys, in order.
 pub(super) fn all_keys(client: &mut Client) -> Vec<String> {
     let keys = client.command(&["KEYS", "*"]).unwrap();
     let mut keys: Vec<_> = keys.list().unwrap().iter().map(|key| key.text().unwrap()).collect();
@@ -121,12 +121,12 @@ pub(super) fn all_keys(client: &mut Client) -> Vec<String> {
     keys
 }
 
-/// The name of a line's head on the server.
+/// Returns the name of a line's head on the server.
 pub(super) fn head(key: &str) -> String {
     format!("tenure:{{{}}}", Key::new(key).unwrap().canonical("tenure"))
 }
 
-/// It was refused in this way, and one sentence says all of this.
+/// Asserts an error of this kind whose message is one line with all of these parts.
 #[track_caller]
 pub(super) fn assert_refused<T: Debug>(answer: Result<T>, kind: ErrorKind, parts: &[&str]) {
     let error = answer.unwrap_err();

@@ -1,5 +1,5 @@
-//! Connections: few are made, whatever a server does to them, and each says little until it is
-//! asked for more.
+//! Connections: a client makes few, whatever a server does to them, and sends few bytes on a new
+//! one.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -17,11 +17,11 @@ use super::stage::{LONG, PATIENCE, ask, connect, play, proxy_to, until};
 
 const TASKS: usize = 16;
 const STORM: Duration = Duration::from_secs(5);
-/// What a client may do at once, when all was well before.
+/// Maximum connections of a client at once, after a time without failures.
 const AT_ONCE_MAX: u64 = 8;
 const EACH_SECOND_MAX: u64 = 4;
 
-/// Uses the locks from many tasks for a while, whatever comes of it; says how long that was.
+/// Uses the locks from many tasks for a while and ignores the results. Returns how long that was.
 async fn use_for_a_while(locks: &Locks) -> Duration {
     let began = Instant::now();
     let mut tasks = JoinSet::new();
@@ -30,10 +30,11 @@ async fn use_for_a_while(locks: &Locks) -> Duration {
         tasks.spawn(async move {
             while began.elapsed() < STORM {
                 let mutex = locks.mutex(format!("key {task}"));
-                // Whoever is impatient asks more often.
+                // A caller with a short timeout asks more often.
                 let lock = tokio::time::timeout(Duration::from_millis(20), mutex.lock()).await;
                 if let Ok(Ok(guard)) = lock {
-                    let _unknown = guard.release().await;
+                    // The server closes connections, so the release may fail.
+                    let _ = guard.release().await;
                 }
                 tokio::task::yield_now().await;
             }
@@ -45,8 +46,8 @@ async fn use_for_a_while(locks: &Locks) -> Duration {
     began.elapsed()
 }
 
-/// Lets everybody in and turns them out, until the second of these is dropped; the first says how
-/// many there were.
+/// Accepts and closes all connections until the second result is dropped. The first result is the
+/// number of connections.
 fn turn_out(listener: TcpListener) -> (Arc<AtomicU64>, impl Drop) {
     /// Ends the listener's thread.
     struct End(SocketAddr, Arc<AtomicBool>, Option<JoinHandle<()>>);
@@ -97,7 +98,7 @@ fn a_server_that_accepts_and_closes_sees_few_connections() {
         let proxy = proxy_to(&server);
         let locks = connect(format!("redis://{}", proxy.address())).await;
         locks.mutex("a").lock().await.unwrap().release().await.unwrap();
-        // From here on, whoever is let in is turned out as soon as it says something.
+        // From here on the proxy accepts connections and closes them after the first bytes.
         server.kill().unwrap();
         let before = proxy.counts().connections;
         let within = use_for_a_while(&locks).await;
@@ -122,8 +123,7 @@ fn a_node_of_three_that_accepts_and_closes_sees_few_connections() {
     });
 }
 
-/// A cluster all of whose servers let everybody in and turn them out, while locks and counters are
-/// asked for.
+/// All servers of a cluster accept and close connections while clients ask for locks and counters.
 #[test]
 fn servers_of_a_cluster_that_accept_and_close_see_few_connections() {
     play(async || {
@@ -175,9 +175,8 @@ fn a_server_that_turns_out_whoever_asks_for_a_lock_sees_few_connections() {
 fn a_connection_is_made_without_the_scripts_and_a_server_that_lacks_them_is_told_once() {
     play(async || {
         let server = Server::start().unwrap();
-        // Each client has a way of its own: what the other one still owes when the scripts are
-        // forgotten, because a cut connection kept it from giving a lock back, is not counted with
-        // what the many find out.
+        // Each client has a proxy of its own. A cut may leave the other client with a pending
+        // release, whose calls must not be counted with those of the many tasks.
         let (proxy, other) = (proxy_to(&server), proxy_to(&server));
         let first = connect(format!("redis://{}", proxy.address())).await;
         first.mutex("a").ttl(LONG).lock().await.unwrap().release().await.unwrap();

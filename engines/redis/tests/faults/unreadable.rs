@@ -1,5 +1,6 @@
-//! Keys that this version of Tenure cannot read: a later version wrote them, or somebody's hand.
-//! Who may hold there is not known, so nobody is let in; and from what is no number none follows.
+//! Keys that this version of Tenure cannot read, because a later version or a stranger wrote them.
+//! The engine does not know who may hold there, so it admits no ticket. It derives no number from a
+//! value that is not a number.
 
 use tenure_core::{Engine as _, ErrorKind, LeaveMode, WaitMode, Window};
 use tenure_servers::redis::Server;
@@ -11,7 +12,7 @@ fn nobody_is_let_in_over_a_head_that_cannot_be_read() {
     play(async || {
         let server = Server::start().unwrap();
         let mut client = server.client().unwrap();
-        // A head begins with a number, and the letter behind that says of which kind it is.
+        // A head begins with a number, and the letter behind it names its kind.
         let number = |number: f64| number.to_le_bytes().to_vec();
         let with = |kind: &[u8]| [number(7.0), kind.to_vec()].concat();
         let cases = [
@@ -156,7 +157,7 @@ fn a_listing_leaves_out_what_cannot_be_read_and_shows_the_others() {
             client.command(&words).unwrap();
             assert_eq!(keys().await, ["alone", "many"], "{name}");
         }
-        // A part of a line that is not what it should be hides that line alone.
+        // An unreadable part of a line hides that line alone.
         for part in [":l", ":e", ":t"] {
             let name = head("many") + part;
             client.command(&["DEL", &name]).unwrap();
@@ -170,7 +171,7 @@ fn a_listing_leaves_out_what_cannot_be_read_and_shows_the_others() {
 fn a_server_that_was_made_a_replica_says_that_first() {
     play(async || {
         let (server, gone) = (Server::start().unwrap(), Server::start().unwrap());
-        // Each hears of the change by the first thing that it asks.
+        // Each client learns of the change by its first request.
         let mut stores = Vec::new();
         for _ in 0..6 {
             let store = store(&server.url()).await;
@@ -185,7 +186,7 @@ fn a_server_that_was_made_a_replica_says_that_first() {
         }
         gone.kill().unwrap();
         ask(&server, &format!("REPLICAOF 127.0.0.1 {}", gone.port()));
-        // What it keeps may be older than what its master keeps, or the rest of another data set.
+        // Its data may be older than its master's, or be left over from another data set.
         let told = ["is a replica"];
         for patience in [WaitMode::NoWait, WaitMode::Wait] {
             assert_refused(next().join(&ticket, patience).await, ErrorKind::Unavailable, &told);

@@ -9,10 +9,10 @@ use tenure_servers::zookeeper::Server;
 
 use super::stage::{TTL, at_last, connect, play, soon, until_line};
 
-/// Where a server keeps what it knows, in its folder.
+/// The folder of a server's data, in the server's folder.
 const KEPT: &str = "version-2";
 
-/// A server that stands still for less than the others do without it.
+/// The pause of a frozen server: shorter than the time after which the other servers drop it.
 const STILL: Duration = Duration::from_secs(1);
 
 #[test]
@@ -98,7 +98,7 @@ fn older_data_costs_holders_their_locks_and_is_refused_by_who_lived_through_it()
         server.kill().unwrap();
         copy(&server.folder().join(KEPT), &kept);
         server.restart().unwrap();
-        // What was kept knows nothing of these.
+        // The copied data does not have these locks.
         for _ in 0..20 {
             let mutex = locks.mutex("a").ttl(TTL);
             let guard = at_last("it locks", async || mutex.lock().await).await;
@@ -126,7 +126,7 @@ fn older_data_costs_holders_their_locks_and_is_refused_by_who_lived_through_it()
     });
 }
 
-/// The files of a folder that has no folders.
+/// Copies the files of a folder that has no folders.
 fn copy(from: &Path, to: &Path) {
     fs::create_dir(to).unwrap();
     for file in fs::read_dir(from).unwrap() {

@@ -1,4 +1,4 @@
-//! What locks cost the server: counted by itself, in packets.
+//! The costs of locks for the server, which counts the packets itself.
 
 use std::time::Duration;
 

@@ -45,10 +45,10 @@ fn a_session_takes_no_more_tickets_than_servers_survive_the_end_of() {
         };
         assert!(refused.to_string().contains("ask for fewer at a time"), "{refused}");
         assert!(held.len() >= 3000, "{}", held.len());
-        // Who was not renewed on a slow machine has left meanwhile.
+        // On a slow machine, leases that were not renewed have ended meanwhile.
         let there_are = ephemerals(ensemble.leader().unwrap());
         assert!(there_are <= 4500, "{there_are}");
-        // Nobody gives them back one by one: the session ends with all of them.
+        // The locks are not released one by one: the end of the session removes all nodes.
         locks.close().await;
         let other = connect(&ensemble).await;
         soon("another client locks", async {
@@ -59,15 +59,14 @@ fn a_session_takes_no_more_tickets_than_servers_survive_the_end_of() {
     });
 }
 
-/// So many nodes a session may have at the most whose paths have more than a thousand bytes: one
-/// megabyte together.
+/// Maximum nodes of a session whose paths have more than a thousand bytes: together one megabyte.
 const LONG_PATHS_MAX: u64 = 900;
 
 fn long_chroot() -> String {
     format!("/{}", "x".repeat(1000))
 }
 
-/// A client whose paths are that long.
+/// Returns a client whose paths have more than a thousand bytes.
 async fn with_long_paths(ensemble: &Ensemble) -> Locks {
     let chroot = long_chroot();
     let open = CreateMode::Persistent.with_acls(Acls::anyone_all());
@@ -80,7 +79,7 @@ fn of_a_crowd_that_comes_at_once_no_more_come_in_than_servers_survive_the_end_of
     const CROWD: usize = 2000;
     play(1, async |ensemble| {
         let locks = with_long_paths(&ensemble).await;
-        // The session is open, so that all of them come in at once.
+        // The session is open, so that all callers join at once.
         locks.mutex("warm").ttl(LONG).lock().await.unwrap().release().await.unwrap();
         let all = (0..CROWD).map(|at| {
             let mutex = locks.mutex(format!("k{at}")).ttl(LONG).manual_renewal();
@@ -95,7 +94,7 @@ fn of_a_crowd_that_comes_at_once_no_more_come_in_than_servers_survive_the_end_of
         for error in refused.into_iter().filter_map(Result::err) {
             assert!(is_full(&error) || error.is_retryable(), "{error}");
         }
-        // Once they are out, others come in.
+        // When they have left, others can join.
         drop(held);
         locks.flush().await;
         locks.mutex("next").ttl(LONG).lock().await.unwrap().release().await.unwrap();
@@ -188,7 +187,8 @@ fn a_thousand_waiters_are_served_in_order_at_a_constant_cost_though_half_of_them
 #[test]
 fn more_waiters_than_there_are_watches_for_outlive_a_cut_and_are_all_served() {
     const KEYS: usize = 100;
-    /// What the client can set again after a cut, in bytes of paths of more than a thousand.
+    /// Maximum watches with paths of more than a thousand bytes that the client can set again after
+    /// a cut.
     const WATCHES_MAX: u64 = 120;
     let life = TTL * 5;
     play(1, async |ensemble| {
@@ -249,14 +249,14 @@ fn the_keys_of_many_locks_are_told_by_a_slow_way() {
     });
 }
 
-/// How many watches a server has.
+/// Returns the number of watches of a server.
 fn watches(server: &Server) -> u64 {
     let said = server.ask("mntr").expect("it answers");
     let count = said.lines().find_map(|line| line.strip_prefix("zk_watch_count")).unwrap();
     count.trim().parse().unwrap()
 }
 
-/// Makes a line so long, with copies of its last ticket that live by no session.
+/// Makes a line of `length` tickets by copies of its last one. The copies belong to no session.
 async fn lengthen(operator: &Client, length: usize) {
     const AT_ONCE: usize = 256;
     let there_are = tickets(operator).await;
@@ -332,7 +332,7 @@ fn watches_that_nobody_waits_for_make_room_for_others() {
             let said = server.ask("wchp").expect("it answers");
             said.lines().filter(|line| line.starts_with('/')).map(str::to_owned).collect()
         };
-        // Each of those who come now has a node of its own, which is watched as all others are.
+        // Each new waiter watches a node of its own, like all others.
         for at in 0..KEYS {
             let before = paths();
             let mutex = crowd.mutex(format!("k{at}")).ttl(LONG);

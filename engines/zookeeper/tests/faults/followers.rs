@@ -25,8 +25,8 @@ async fn connect_to(server: &Server) -> Locks {
     at_last("it connects", async || tenure_zookeeper::connect(&url).await).await
 }
 
-/// Until a leader is about to look, a second later, which sessions are over: it does so once in a
-/// tick of its clock, and that makes no session longer then.
+/// Waits until a second before a leader looks for expired sessions. It looks once in a tick of its
+/// clock, and extends no session then.
 async fn until_just_before_a_look() {
     let (now, before) = (u128::from(SystemClock.now().boot_ns), Duration::from_millis(1180));
     let late = u64::try_from((now + before.as_nanos()) % TICK.as_nanos()).unwrap();
@@ -80,7 +80,7 @@ fn a_holder_counts_on_no_sign_of_life_that_a_follower_may_not_have_passed_on() {
         let left = async || locks.line("k").await.unwrap()[0].1.life.expect("it ends");
         let first = left().await;
         assert!(life / 2 < first && first <= life, "{first:?}");
-        // By then its leader has heard of it from the follower alone.
+        // By then the leader has received signs of life only through the follower.
         tokio::time::sleep(life).await;
         while begun.elapsed() < life * 2 {
             let left = left().await;
@@ -103,7 +103,7 @@ fn an_ensemble_whose_sessions_are_too_short_for_its_tick_is_refused() {
 
 #[test]
 fn where_the_tick_is_not_known_holders_count_on_half_a_life() {
-    /// So long that half of it outlasts a busy machine.
+    /// A ttl of which half is longer than the delays of a busy machine.
     const LONG: Duration = Duration::from_secs(8);
     play(3, async |ensemble| {
         set(&ensemble, &["4lw.commands.whitelist=srvr,ruok"]);

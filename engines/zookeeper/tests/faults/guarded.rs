@@ -5,7 +5,7 @@ use zookeeper_client::{Acls, CheckWriteError, Client, CreateMode, Error};
 
 use super::stage::{TTL, connect, operator, play, soon, tickets};
 
-/// Writes if the lock is still held, and tells whether it was.
+/// Writes if the lock is still held, and returns whether it was.
 async fn writes(client: &Client, still_held: &StillHeld, data: &[u8]) -> bool {
     let mut writer = still_held.writer(client).unwrap();
     writer.add_set_data("/state", data, None).unwrap();

@@ -1,6 +1,6 @@
-//! A server, or what stands in its place, answers with a frame that never ends: its bytes look like
-//! life to the client crate, which reads frames of any length. Each such connection ends all the
-//! same.
+//! A server, or a proxy in its place, answers with a frame that never ends. The client crate reads
+//! frames of any length, so the bytes look like a sign of life. Each such connection must still
+//! end.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -26,11 +26,11 @@ const PIECE: [u8; 1024] = [0; 1024];
 /// The pause between two pieces.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// An honest way to a server, until it turns.
+/// A proxy to a server that passes everything on until it turns hostile.
 struct Hostile {
     port: u16,
     turns: watch::Sender<()>,
-    /// How many connections are open that have turned.
+    /// Number of open connections that have turned hostile.
     turned: Arc<AtomicUsize>,
 }
 
@@ -56,7 +56,7 @@ impl Hostile {
         at_last("it connects", async || tenure_zookeeper::connect(&url).await).await
     }
 
-    /// All connections that are open turn. Later ones are honest.
+    /// Turns all open connections hostile. Later ones are honest.
     fn turn(&self) {
         self.turns.send_replace(());
     }
@@ -100,12 +100,13 @@ async fn serve(
     turned.fetch_sub(1, Ordering::SeqCst);
 }
 
-/// One frame, until the client has closed the connection.
+/// Sends one frame until the client has closed the connection.
 async fn never_ends(asked: &mut OwnedReadHalf, answers: &mut OwnedWriteHalf) {
     let mut ignored = vec![0; PIECE.len()];
     let ends = async { while asked.read(&mut ignored).await.is_ok_and(|length| length > 0) {} };
     let sends = async {
-        let _the_client_may_be_gone = answers.write_all(&FRAME_BYTES.to_be_bytes()).await;
+        // The client may be gone; the loop ends then.
+        let _ = answers.write_all(&FRAME_BYTES.to_be_bytes()).await;
         while answers.write_all(&PIECE).await.is_ok() {
             sleep(PAUSE).await;
         }
@@ -131,8 +132,9 @@ fn a_connection_with_a_frame_that_never_ends_is_left_for_another() {
         .await;
         soon("none of them is kept", async {
             while hostile.turned() > 0 {
-                // The session that is not for tickets is replaced once it has not answered.
-                let _the_first_may_not_be_answered = locks.line("k").await;
+                // The session that is not for tickets is replaced after a request without an
+                // answer, so this request may fail.
+                let _ = locks.line("k").await;
             }
         })
         .await;

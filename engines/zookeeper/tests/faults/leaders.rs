@@ -1,5 +1,5 @@
-//! A leader that was cut off from the others, who have chosen another one, and that does not know
-//! it yet.
+//! A leader that was cut off from the other servers and does not know yet that they have elected
+//! another one.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -12,19 +12,19 @@ use zookeeper_client::{Acls, Client, CreateMode};
 
 use super::stage::{PATIENCE, TTL, at_last, configure, play, restart, soon};
 
-/// For how long a server may leave a question alone that it cannot answer.
+/// Time after which a request that a server cannot answer counts as unanswered.
 const SILENCE: Duration = Duration::from_secs(1);
 
-/// For two minutes a leader waits for servers that it does not hear of. On a busy machine they need
-/// that to choose another one.
+/// A leader waits two minutes for silent servers. On a busy machine they need that time to elect
+/// another leader.
 const SYNC_LIMIT: &str = "syncLimit=240";
 
-/// What stands between each server and each other one: what it goes by to the leader, and to choose
-/// one.
+/// The proxies between each server and each other one. The first carries the requests to the
+/// leader, and the second carries the elections.
 struct Between(Vec<(usize, usize, [Proxy; 2])>);
 
 impl Between {
-    /// Sets the servers so that they reach each other this way.
+    /// Configures the servers to reach each other through these proxies.
     fn servers_of(ensemble: &Ensemble) -> Self {
         let servers = ensemble.servers();
         let ports = peers(&servers[0]);
@@ -44,7 +44,7 @@ impl Between {
         Self(all)
     }
 
-    /// What goes from one server to another that leads.
+    /// Returns the proxy from a server to the leader.
     fn way(&self, from: &Server, leader: &Server, ensemble: &Ensemble) -> &Proxy {
         let at = |server: &Server| {
             let mut all = ensemble.servers().iter();
@@ -55,14 +55,15 @@ impl Between {
         &way.2[0]
     }
 
-    /// Cuts a leader off. It waits for the others for a while, who choose another one at once.
+    /// Cuts a leader off. It waits for the other servers for a while, and they elect another leader
+    /// at once.
     fn cut_off(&self, leader: &Server, ensemble: &Ensemble) {
         let is_leader = |server: &Server| server.port() == leader.port();
         let id = ensemble.servers().iter().position(is_leader).unwrap();
         let its_ways = self.0.iter().filter(|(from, to, _)| id == *from || id == *to);
         for (_, _, [lead, choose]) in its_ways {
             lead.black_hole();
-            // Those who choose another one need not wait for its vote.
+            // Servers that elect another leader need not wait for the old one's vote.
             choose.refuse();
         }
         restart(&others(leader, ensemble));
@@ -78,7 +79,7 @@ fn address(server: &Server) -> String {
     format!("127.0.0.1:{}", server.port())
 }
 
-/// Where the servers are to each other: for what their leader tells, and to choose one.
+/// Returns the ports between the servers: for the leader's messages, and for elections.
 fn peers(server: &Server) -> [(u16, u16); 3] {
     let said = std::fs::read_to_string(server.folder().join("zoo.cfg")).unwrap();
     let port = |text: &str| text.parse().unwrap();
@@ -138,14 +139,14 @@ fn a_leader_that_was_cut_off_answers_a_sync_and_no_write() {
     });
 }
 
-/// In these servers' unit of time, a leader asks twice whom the others have heard, and looks once
-/// which sessions are over.
+/// The tick of these servers. In each tick, a leader pings its followers twice and looks once for
+/// expired sessions.
 const LONG_TICK: Duration = Duration::from_secs(2);
 
 #[test]
 fn a_sign_of_life_that_travelled_long_is_counted_on_only_when_the_leader_has_heard_of_it() {
-    /// So long before its leader asks a sign of life is sent, which the follower hears just after
-    /// that.
+    /// Time from a sign of life to the next ping of the leader. The follower receives the sign just
+    /// after that ping.
     const BEFORE: Duration = Duration::from_millis(480);
     let (life, every) = (LONG_TICK * 2, LONG_TICK * 2 / 6);
     let before = |moment: Instant, by: Duration| moment.checked_sub(by).unwrap();
@@ -168,8 +169,8 @@ fn a_sign_of_life_that_travelled_long_is_counted_on_only_when_the_leader_has_hea
         sleep_until(begins_anew.into()).await;
         leader.thaw().unwrap();
         let asked = asks(way).await;
-        // The leader hears of the sign before, and looks soon after the session's life that begins
-        // then.
+        // The leader receives the sign of life before. It looks for expired sessions soon after the
+        // end of the life that begins then.
         let asks = before_a_look(asked + LONG_TICK);
         let mine = at_last("it connects", async || tenure_zookeeper::connect(&here).await).await;
         let other = at_last("it connects", async || tenure_zookeeper::connect(&there).await).await;
@@ -185,8 +186,8 @@ fn a_sign_of_life_that_travelled_long_is_counted_on_only_when_the_leader_has_hea
         proxy.heal();
         // The next but one is answered before the leader asks again.
         sleep_until((sent + every * 2 + moment * 2).into()).await;
-        // On a busy machine it may be later, and then nothing is to be seen.
-        let _late = guard.extend().await;
+        // On a busy machine the renewal may be too late. It fails then, and the test shows nothing.
+        let _ = guard.extend().await;
         follower.kill().unwrap();
         let told = async { (guard.lost().await, Instant::now()) };
         let ((_, told), next) = tokio::join!(told, waiter);
@@ -197,9 +198,9 @@ fn a_sign_of_life_that_travelled_long_is_counted_on_only_when_the_leader_has_hea
     });
 }
 
-/// The first moment from this one on such that a leader that asks then looks soon after the end of
-/// a life of two ticks that began when it had asked before: it looks once in a tick of its clock,
-/// and ends no session sooner.
+/// Returns the next moment at which a ping of the leader leaves little time to a session. A session
+/// of two ticks that began with the leader's earlier ping ends just before the leader looks. A
+/// leader looks once in a tick of its clock, and ends no session sooner.
 fn before_a_look(from: Instant) -> Instant {
     const SOON: Duration = Duration::from_millis(150);
     let until = from.saturating_duration_since(Instant::now());
@@ -208,7 +209,7 @@ fn before_a_look(from: Instant) -> Instant {
     from + Duration::from_nanos(tick - ends.boot_ns % tick)
 }
 
-/// Waits until a leader asks a follower, whom nobody else tells anything, for the second time.
+/// Waits until a leader pings a follower for the second time. The follower gets no other messages.
 async fn asks(way: &Proxy) -> Instant {
     for _ in 0..2 {
         let before = way.counts().bytes_to_clients;

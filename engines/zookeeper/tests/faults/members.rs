@@ -1,4 +1,4 @@
-//! Servers die, stand still, and come back.
+//! Servers die, freeze, and come back.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -9,10 +9,11 @@ use tenure_servers::zookeeper::Ensemble;
 
 use super::stage::{TTL, at_last, connect, play, soon};
 
-/// A session that is not for tickets is replaced after being cut off for so long.
+/// Time after which a session that is not for tickets is replaced if it is cut off.
 const CUT_OFF: Duration = Duration::from_secs(1);
 
-/// A lock outlives what is done to these servers, and its waiter is served afterwards.
+/// Checks that a lock outlives this trouble of the servers, and that its waiter is served
+/// afterwards.
 fn a_lock_outlives(trouble: impl FnOnce(&Ensemble)) {
     play(3, async |ensemble| {
         let (one, two) = (connect(&ensemble).await, connect(&ensemble).await);
@@ -100,7 +101,7 @@ fn a_holder_is_told_before_its_lock_is_given_away() {
     });
 }
 
-/// The sessions that are connected to a server.
+/// Returns the sessions that are connected to a server.
 fn sessions(ensemble: &Ensemble) -> BTreeSet<String> {
     let said = ensemble.servers()[0].ask("cons").expect("it answers");
     let parts = said.split(['(', ',', ')']);

@@ -1,4 +1,4 @@
-//! A release that tells the next one all it must know, and when that is not believed.
+//! A release that pushes all data to the next ticket, and when the ticket ignores it.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::stage::{
 /// The longest that these servers grant: few signs of life fall into a story.
 const LONG: Duration = Duration::from_secs(40);
 
-/// Somebody comes, stands in line as this one, and has nothing more to ask.
+/// Starts a waiter at this place of the line, and returns when it has sent all its requests.
 async fn comes(ensemble: &Ensemble, locks: &Locks, place: usize) -> JoinHandle<Result<Guard>> {
     let mutex = locks.mutex("k").ttl(LONG);
     let waits = tokio::spawn(async move { mutex.lock().await });
@@ -23,7 +23,7 @@ async fn comes(ensemble: &Ensemble, locks: &Locks, place: usize) -> JoinHandle<R
     waits
 }
 
-/// Waits until a server has so many watches on tickets.
+/// Waits until a server has `count` watches on tickets.
 async fn watches(server: &Server, count: usize) {
     soon("there are so many watches", async {
         loop {
@@ -102,8 +102,8 @@ fn what_is_told_on_another_connection_is_not_believed() {
             until_line(&other, "k", 2).await;
             watches(&ensemble.servers()[0], 2).await;
             proxy.black_hole();
-            // Its own node went first, and the server tells both of them in any order when it is
-            // asked for both at once.
+            // The waiter's own node was removed first. The server reports both removals in any
+            // order if the client sets both watches at once.
             operator.delete(&tickets(&operator).await[1], None).await.unwrap();
             guard.release().await.unwrap();
             proxy.cut();

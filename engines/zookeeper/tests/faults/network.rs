@@ -10,7 +10,7 @@ use tenure_servers::zookeeper::Ensemble;
 
 use super::stage::{LINES, TTL, at_last, connect, operator, play, soon, tickets, until_line};
 
-/// What stands between its clients and the first server.
+/// Returns a proxy between the clients and the first server.
 pub(super) fn proxy_to(ensemble: &Ensemble) -> Proxy {
     let server = ensemble.servers()[0].port();
     Proxy::to(SocketAddr::from((Ipv4Addr::LOCALHOST, server))).unwrap()
@@ -27,7 +27,7 @@ async fn through(ensemble: &Ensemble) -> (Proxy, Locks) {
     (proxy, locks)
 }
 
-/// A client that can be cut off, beside one that cannot.
+/// Returns a client that can be cut off, and one that cannot.
 async fn divided(ensemble: &Ensemble) -> CutOff {
     let (proxy, locks) = through(ensemble).await;
     CutOff { proxy, locks, other: connect(ensemble).await, ttl: TTL }
@@ -60,7 +60,7 @@ fn a_waiter_whose_connection_is_cut_hears_of_its_turn_all_the_same() {
         let waiter = locks.mutex("k").ttl(TTL * 5);
         let waiting = tokio::spawn(async move { waiter.lock().await });
         until_line(&other, "k", 2).await;
-        // The watch is set, and what it tells is lost with the connection.
+        // The watch is set, and its notification is lost with the connection.
         tokio::time::sleep(Duration::from_millis(300)).await;
         proxy.black_hole();
         guard.release().await.unwrap();
@@ -78,7 +78,7 @@ fn a_downgrade_whose_answer_is_lost_leaves_nothing_behind() {
         let guard = locks.rwlock("k").ttl(TTL * 5).write().await.unwrap();
         let line = operator.list_children(LINES).await.unwrap().remove(0);
         let line = format!("{LINES}/{line}");
-        // Answers take so long that the connection is cut before this one comes.
+        // Answers are delayed, so that the connection is cut before this one arrives.
         proxy.delay(Duration::from_millis(150));
         let downgrading = tokio::spawn(guard.downgrade());
         soon("it takes less", async {
@@ -86,7 +86,7 @@ fn a_downgrade_whose_answer_is_lost_leaves_nothing_behind() {
         })
         .await;
         proxy.cut();
-        // The lock is given back.
+        // Dropping the downgrade releases the lock.
         downgrading.abort();
         proxy.heal();
         until_line(&locks, "k", 0).await;

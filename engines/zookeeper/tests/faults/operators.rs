@@ -166,7 +166,8 @@ fn a_short_ttl_has_a_session_of_its_own() {
     });
 }
 
-/// Another version of Tenure may write something else into a node, and nothing else into its name.
+/// Makes a ticket as another version of Tenure might: its node has another body and the same form
+/// of name.
 async fn stranger_behind(operator: &Client, ticket: &str) -> String {
     let (before, _) = ticket.rsplit_once('-').unwrap();
     let (capacity, _) = before.rsplit_once('-').unwrap();

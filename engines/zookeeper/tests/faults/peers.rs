@@ -1,4 +1,4 @@
-//! What the client's own lock leaves behind where ours does not.
+//! The client library's own lock leaves its node behind where this engine's does not.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -16,7 +16,7 @@ fn the_lock_of_the_client_leaves_its_node_behind_when_it_is_dropped_and_ours_doe
         let open = CreateMode::Persistent.with_acls(Acls::anyone_all());
         operator.create("/theirs", b"", &open).await.unwrap();
         {
-            // Polled once: the create is on its way, and nobody waits for it any more.
+            // Polled once: the create is on its way, and no caller waits for it any more.
             let prefix = LockPrefix::new_curator("/theirs", "latch").unwrap();
             let mut locking =
                 pin!(operator.lock(prefix, b"", LockOptions::new(Acls::anyone_all())));

@@ -1,4 +1,4 @@
-//! What is refused is told as what it is, and without a password.
+//! Refusals are reported with their reason, and without a password.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use zookeeper_client::{Acl, Acls, AuthId, CreateMode, Permission};
 
 use super::stage::{LINES, TTL, connect, operator, play, soon, tickets};
 
-/// What signs of life are written to.
+/// The node that a sign of life writes to.
 const NOW: &str = "/tenure/v1/now";
 
 fn is_refused(error: &Error) -> String {
@@ -78,7 +78,7 @@ fn a_refused_join_leaves_nothing_behind() {
         let user = url.replacen("://", "://locks:hunter2@", 1);
         let user = tenure_zookeeper::connect(&user).await.unwrap();
         let operator = operator(&ensemble).await;
-        // Everybody may come into the line, and only the user may read its ticket.
+        // All users may join the line, and only the user may read its ticket.
         open.mutex("k").lock().await.unwrap().release().await.unwrap();
         let line = operator.list_children(LINES).await.unwrap().remove(0);
         let line = format!("{LINES}/{line}");

@@ -1,5 +1,5 @@
-//! Callers ask from wherever they are: without a runtime, on one without drivers, on one that
-//! stands still or has ended.
+//! Calls from any thread: without a runtime, on one without drivers, on one that is frozen or has
+//! ended.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ fn with_locks(story: impl FnOnce(&Ensemble, Locks) + Send + 'static) {
     ended.recv_timeout(PATIENCE).expect("the story ends, and in time");
 }
 
-/// Everything that a caller asks for is asked once.
+/// Calls each verb of a caller once.
 async fn visit(locks: &Locks) {
     let guard = locks.mutex("visited").lock().await.unwrap();
     assert!(locks.mutex("visited").try_lock().await.unwrap().is_none());
@@ -61,19 +61,19 @@ fn callers_without_a_runtime_or_its_drivers_can_lock() {
     });
 }
 
-/// Begins all of these, and then polls them never again for as long as they are kept.
+/// Polls each of these once, and returns them. They are not polled again.
 fn begun<T>(verbs: impl Iterator<Item = impl Future<Output = T>>) -> Vec<impl Future<Output = T>> {
     verbs
         .map(|verb| {
             let mut verb = Box::pin(verb);
-            // One or another may be answered in the same moment.
-            let _answered = verb.as_mut().now_or_never();
+            // Some may be answered by their first poll.
+            let _ = verb.as_mut().now_or_never();
             verb
         })
         .collect()
 }
 
-/// More verbs than are carried out where they are asked for.
+/// More verbs than are carried out on the caller's thread.
 const STILL: usize = 560;
 
 #[test]
@@ -148,7 +148,7 @@ fn a_home_runtime_that_ends_takes_its_locks_along() {
         drop(home);
         let elsewhere = runtime();
         elsewhere.block_on(async {
-            // It is told as an error, if not at once, and not as a panic.
+            // The end is reported as an error, perhaps not at once, and not as a panic.
             let refused = locks.line("a").await.map(drop).expect_err("nobody asks");
             assert!(refused.is_retryable(), "{refused}");
             until_line(&other, "a", 0).await;
@@ -166,7 +166,7 @@ fn a_runtime_that_stands_still_keeps_its_locks_and_keeps_nobody_else_waiting() {
     with_locks(|_, locks| {
         let still = runtime();
         let guard = still.block_on(locks.mutex("a").ttl(TTL).lock()).unwrap();
-        // Verbs are in the middle of what they do, and stay there.
+        // Verbs are started and stay in flight.
         let mut asks = Vec::new();
         still.block_on(async {
             for at in 0..600_u64 {
@@ -180,7 +180,8 @@ fn a_runtime_that_stands_still_keeps_its_locks_and_keeps_nobody_else_waiting() {
             tokio::task::yield_now().await;
         });
         let mut extends = pin!(guard.extend());
-        let _under_way = still.block_on(async { extends.as_mut().now_or_never() });
+        // The poll starts the call, which then stays in flight.
+        let _ = still.block_on(async { extends.as_mut().now_or_never() });
         let elsewhere = runtime();
         for at in 0..8_u64 {
             let other = locks.mutex(format!("c{at}")).ttl(TTL + Duration::from_secs(at));

@@ -1,5 +1,5 @@
-//! Nobody answers: memory is flat, few connections are made, and nothing is left to do afterwards
-//! but what is wanted.
+//! The servers do not answer: memory is flat and few connections are made. Afterwards only requests
+//! of waiting callers are carried out.
 
 use std::time::Duration;
 

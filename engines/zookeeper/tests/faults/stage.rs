@@ -1,4 +1,4 @@
-//! The stage of these stories: a server of each story's own, and what an operator does by hand.
+//! Helpers of these tests: an ensemble for each test, and an operator's actions.
 
 use std::time::{Duration, Instant};
 
@@ -31,8 +31,8 @@ pub(super) fn play_on(
     stage::play(story(ensemble));
 }
 
-/// Sets a server otherwise: each of these lines takes the place of those that begin as it does. It
-/// goes by them when it is started.
+/// Changes a server's configuration: each of these lines replaces the line with the same name. It
+/// takes effect when the server starts.
 pub(super) fn configure(server: &Server, lines: &[&str]) {
     let path = server.folder().join("zoo.cfg");
     let before = std::fs::read_to_string(&path).unwrap();
@@ -54,20 +54,20 @@ pub(super) fn restart(servers: &[&Server]) {
     });
 }
 
-/// The locks of a client.
+/// Connects a client.
 pub(super) async fn connect(ensemble: &Ensemble) -> Locks {
     let url = ensemble.url();
     at_last("the ensemble can be reached", async || tenure_zookeeper::connect(&url).await).await
 }
 
-/// An operator, with `ZooKeeper`'s own words.
+/// Connects an operator, who uses `ZooKeeper`'s own requests.
 pub(super) async fn operator(ensemble: &Ensemble) -> Client {
     let url = ensemble.url();
     let servers = url.strip_prefix("zookeeper://").unwrap();
     Client::connect(servers).await.expect("an operator connects")
 }
 
-/// The paths of all tickets.
+/// Returns the paths of all tickets.
 pub(super) async fn tickets(operator: &Client) -> Vec<String> {
     let mut paths = Vec::new();
     for line in operator.list_children(LINES).await.unwrap() {
@@ -80,7 +80,8 @@ pub(super) async fn tickets(operator: &Client) -> Vec<String> {
     paths
 }
 
-/// What a server answers to this word. On a busy machine that takes longer than one question waits.
+/// Returns a server's answer to this word. On a busy machine the question is repeated until
+/// `PATIENCE`.
 fn said(server: &Server, word: &str) -> String {
     let began = Instant::now();
     loop {
@@ -91,21 +92,21 @@ fn said(server: &Server, word: &str) -> String {
     }
 }
 
-/// How many packets a server has had.
+/// Returns the number of packets that a server has had.
 pub(super) fn received(server: &Server) -> u64 {
     let said = said(server, "srvr");
     let count = said.lines().find_map(|line| line.strip_prefix("Received: ")).unwrap();
     count.trim().parse().unwrap()
 }
 
-/// How many nodes there are that end with a session.
+/// Returns the number of ephemeral nodes.
 pub(super) fn ephemerals(server: &Server) -> u64 {
     let said = said(server, "mntr");
     let count = said.lines().find_map(|line| line.strip_prefix("zk_ephemerals_count")).unwrap();
     count.trim().parse().unwrap()
 }
 
-/// Waits until so many tickets are there, which costs the servers little.
+/// Waits until there are `count` tickets. The requests cost the servers little.
 pub(super) async fn until_count(operator: &Client, count: usize) {
     soon("there are so many tickets", async {
         while tickets(operator).await.len() != count {

@@ -1,4 +1,4 @@
-//! What only speaks ZooKeeper's language.
+//! Servers that speak ZooKeeper's protocol but are not ZooKeeper.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -12,10 +12,11 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::stage::{play, soon};
 
-/// What `ClickHouse` Keeper says of itself.
+/// The answer of `ClickHouse` Keeper to the word `srvr`.
 const KEEPER: &str = "ClickHouse Keeper version: v23.8.1.2992-stable-1234567\nLatency min/avg/max: 0/0/0\nMode: standalone\n";
 
-/// A server that says this of itself and is a true one for all else.
+/// Starts a server that gives this answer to `srvr`, and passes all other requests to a real
+/// server.
 async fn pretends(said: &'static str, server: u16) -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -76,7 +77,7 @@ fn a_server_that_says_nothing_of_itself_is_a_warning() {
     });
 }
 
-/// The URL of the servers of all of these.
+/// Returns the URL of the servers of all these ensembles.
 fn url_of_all(ensembles: &[&Ensemble]) -> String {
     let urls: Vec<_> = ensembles.iter().map(|ensemble| ensemble.url()).collect();
     urls.join(",").replace(",zookeeper://", ",")
@@ -115,7 +116,7 @@ fn servers_that_are_not_one_ensemble_are_refused() {
     });
 }
 
-/// How many sessions are connected to any of these servers.
+/// Returns the number of sessions that are connected to any of these servers.
 fn connected(ensemble: &Ensemble) -> usize {
     let said = ensemble.servers().iter().map(|server| server.ask("cons").expect("it answers"));
     said.map(|said| said.matches("sid=").count()).sum()

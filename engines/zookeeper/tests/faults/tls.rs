@@ -1,4 +1,5 @@
-//! TLS: who is not trusted is told so, with the way out, and what is held outlives the server.
+//! TLS: a client that is not trusted gets an error that says how to go on. Held locks outlive the
+//! server.
 
 use tenure_core::{ErrorKind, Loss};
 use tenure_servers::Store as _;
@@ -6,7 +7,7 @@ use tenure_servers::zookeeper::Ensemble;
 
 use super::stage::{TTL, at_last, play_on, soon, until_line};
 
-/// The servers of a URL, and its options.
+/// Returns the servers of a URL, and its options.
 fn parts(url: &str) -> (&str, Vec<&str>) {
     let (servers, options) = url.split_once('?').unwrap();
     (servers, options.split('&').collect())
@@ -33,7 +34,7 @@ fn certificates_that_nobody_trusts_are_told_with_the_way_out() {
             assert_eq!(kind, ErrorKind::Rejected, "{said}");
             assert!(said.contains(means), "{said}");
         }
-        // A key that is not the certificate's is noticed before anybody is asked.
+        // The engine finds a key that does not belong to the certificate before it connects.
         let (kind, said) =
             refused(&format!("{servers}?{}&{}&{}", ours[0], ours[1], theirs[2])).await;
         assert_eq!(kind, ErrorKind::Invalid, "{said}");
@@ -88,8 +89,7 @@ fn many_who_log_in_at_once_are_let_in_however_the_server_orders_its_answers() {
         let url = ensemble.url();
         let plain = format!("zookeeper://127.0.0.1:{}", ensemble.servers()[0].port());
         for (place, options) in [url.split_once('?').unwrap(), (plain.as_str(), "prefix=plain")] {
-            // On a busy machine, so many handshakes take longer than a server usually has for an
-            // answer.
+            // On a busy machine, all these handshakes take longer than the default timeout.
             let url = format!(
                 "{}?{options}&timeout=20s&connect_timeout=20s",
                 place.replacen("://", "://locks:hunter2@", 1)
