@@ -82,8 +82,8 @@ impl MemoryDocuments {
     ///
     /// # Errors
     ///
-    /// [`Invalid`](tenure_core::ErrorKind::Invalid), [`Rejected`](tenure_core::ErrorKind::Rejected) or
-    /// [`Unsupported`](tenure_core::ErrorKind::Unsupported) if an operator is refused.
+    /// [`Invalid`](tenure_core::ErrorKind::Invalid), [`Rejected`](tenure_core::ErrorKind::Rejected)
+    /// or [`Unsupported`](tenure_core::ErrorKind::Unsupported) if an operator is refused.
     pub fn update(&self, id: impl Into<Bson>, operators: &Document) -> Result<()> {
         self.0.update(&id.into(), operators)
     }
