@@ -287,7 +287,7 @@ fn a_process_without_a_thread_takes_no_lock() {
     assert_eq!(store.end(&["keys"]).out, "");
 }
 
-const NO_ROOM: &str = "no room for a thread";
+const NO_ROOM: &str = "cannot start a thread";
 
 /// No thread can have a stack of this size.
 fn without_threads(command: &mut Command) -> &mut Command {

@@ -11,7 +11,7 @@ use futures_util::{FutureExt as _, StreamExt as _};
 use super::board::QuorumHealth;
 use super::rest::Stragglers;
 use crate::lease::span::shown;
-use crate::{BoxFuture, Error, ErrorKind, Result};
+use crate::{BoxFuture, Error, ErrorKind, Reason, Result};
 
 /// One outcome for each store; `None`: no answer when enough others had answered.
 pub(super) struct Poll<T> {
@@ -153,16 +153,20 @@ impl<T> Poll<T> {
             return Error::unavailable(sentence);
         }
         let first = refusals[0];
-        match first.kind() {
-            // The reason is about the request, not about one store.
-            _ if first.reason().is_some()
-                && refusals.iter().all(|other| other.reason() == first.reason()) =>
-            {
-                first.clone()
-            }
+        let all_have = |reason| refusals.iter().all(|other| other.reason() == Some(reason));
+        let reason = first.reason().filter(|reason| all_have(*reason));
+        if let Some(Reason::Closed | Reason::IdTaken | Reason::OtherCapacity) = reason {
+            // The reason is about the request, not about the stores.
+            return first.clone();
+        }
+        let error = match first.kind() {
             ErrorKind::Invalid => Error::invalid(sentence),
             ErrorKind::Unsupported => Error::unsupported(sentence),
             _ => Error::rejected(sentence),
+        };
+        match reason {
+            Some(reason) => error.with_reason(reason),
+            None => error,
         }
     }
 
@@ -184,7 +188,6 @@ impl<T> Poll<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Reason;
 
     /// The outcomes so far, in order.
     fn poll(outcomes: impl IntoIterator<Item = Option<Result<()>>>) -> Poll<()> {
