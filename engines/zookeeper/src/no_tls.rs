@@ -37,6 +37,7 @@ pub(crate) async fn secured(
     Err(io::Error::other(left_out()))
 }
 
+#[allow(clippy::unnecessary_wraps, reason = "the signature is that of the module with TLS")]
 pub(crate) fn refuse(_server: &Address, _error: &io::Error) -> Result<()> {
     Ok(())
 }
