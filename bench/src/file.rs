@@ -219,7 +219,7 @@ fn turns(store: &Path, process: u64) -> Vec<Turn> {
     let turn = |_| {
         block_on(async {
             let guard = mutex.lock().await.unwrap();
-            let (held, token) = (now(), guard.token());
+            let (held, token) = (now(), guard.token().get());
             let released = now();
             guard.release().await.unwrap();
             Turn { token, process, held, released }

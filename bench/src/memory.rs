@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tenure_core::blocking::block_on;
-use tenure_core::{Guard, Locks, Memory};
+use tenure_core::{Locks, Memory, MutexGuard};
 
 use crate::figures::{Table, median, median_of, us};
 use crate::processor;
@@ -88,7 +88,7 @@ fn many_held(table: &mut Table) {
     const HELD: u32 = 100_000;
     let locks = Locks::new(Memory::new());
     let before = resident();
-    let guards: Vec<Guard> = (0..HELD)
+    let guards: Vec<MutexGuard> = (0..HELD)
         .map(|key| block_on(locks.mutex(format!("orders/{key:08}")).lock()).unwrap())
         .collect();
     let bytes = (resident() - before) / u64::from(HELD);

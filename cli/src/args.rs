@@ -30,7 +30,8 @@ Example:
   tenure run nightly -- ./backup.sh
 
 Exit codes:
-  64  the arguments are wrong          75  busy, timed out, or broken while waiting
+  64  the arguments are wrong          75  busy, timed out, broken while waiting,
+                                           or over the limit of `count`
   69  the store is unreachable         77  the store refused
   74  the output cannot be written     1   `break` found nothing to break
   79  the lock was lost while the command ran
@@ -40,7 +41,7 @@ pub(crate) struct Cli {
     #[cfg_attr(feature = "file", doc = "The store [default: $TENURE_ON, or your own].")]
     #[cfg_attr(not(feature = "file"), doc = "The store [default: $TENURE_ON].")]
     ///
-    /// It is a URL; `tenure --help` lists the forms.
+    /// It is a URL. The section Stores of `tenure --help` lists the forms.
     #[cfg_attr(
         feature = "file",
         doc = "Without --on and TENURE_ON it is a file store in your home directory: \

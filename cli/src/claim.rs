@@ -5,9 +5,12 @@ use std::io;
 use std::ops::Deref;
 use std::time::Duration;
 
+use tenure::engine::Backoff;
+use tenure::guarantees::Liveness;
+use tenure::inspect::{LineEntry, Note, TicketState};
+use tenure::limits::TTL_DEFAULT;
 use tenure::{
-    Error, ErrorKind, Guard, Key, Liveness, Locks, Note, Place, Result, TTL_DEFAULT, Ticket,
-    TicketState,
+    Error, ErrorKind, Key, Leadership, LeaseHandle, Locks, MutexGuard, Permit, ReadGuard, Result,
 };
 use tenure_kit::duration::brief;
 
@@ -36,11 +39,11 @@ pub(crate) enum LockMode {
 
 impl LockMode {
     /// The share of a ticket in this mode.
-    pub(crate) fn share(self) -> tenure::Result<tenure::Share> {
+    pub(crate) fn share(self) -> tenure::Result<tenure::inspect::Share> {
         match self {
-            Self::Exclusive | Self::Leader => Ok(tenure::Share::WHOLE),
-            Self::Shared => Ok(tenure::Share::READER),
-            Self::Permits(take, of) => tenure::Share::new(take, of),
+            Self::Exclusive | Self::Leader => Ok(tenure::inspect::Share::WHOLE),
+            Self::Shared => Ok(tenure::inspect::Share::READER),
+            Self::Permits(take, of) => tenure::inspect::Share::new(take, of),
         }
     }
 }
@@ -55,18 +58,47 @@ pub(crate) struct Claim<'a> {
     pub(crate) note: Option<&'a str>,
 }
 
+/// A guard of any mode.
+enum AnyGuard {
+    Exclusive(MutexGuard),
+    Leader(Leadership),
+    Shared(ReadGuard),
+    Permits(Permit),
+}
+
+impl AnyGuard {
+    fn handle(&self) -> LeaseHandle {
+        match self {
+            Self::Exclusive(guard) => guard.handle(),
+            Self::Leader(guard) => guard.handle(),
+            Self::Shared(guard) => guard.handle(),
+            Self::Permits(guard) => guard.handle(),
+        }
+    }
+
+    async fn release(self) -> Result<()> {
+        match self {
+            Self::Exclusive(guard) => guard.release().await,
+            Self::Leader(guard) => guard.release().await,
+            Self::Shared(guard) => guard.release().await,
+            Self::Permits(guard) => guard.release().await,
+        }
+    }
+}
+
 /// A lock that is held.
 pub(crate) struct HeldLock {
-    guard: Guard,
+    guard: AnyGuard,
+    handle: LeaseHandle,
     /// The store's name for messages.
     store: String,
 }
 
 impl Deref for HeldLock {
-    type Target = Guard;
+    type Target = LeaseHandle;
 
-    fn deref(&self) -> &Guard {
-        &self.guard
+    fn deref(&self) -> &LeaseHandle {
+        &self.handle
     }
 }
 
@@ -78,7 +110,7 @@ impl HeldLock {
 
     /// Releases the lock. Fails if it was lost before.
     pub(crate) fn release(self, signals: &mut Signals) -> Result<(), Failure> {
-        let key = quoted(self.guard.key().as_str());
+        let key = quoted(self.key().as_str());
         let trouble = match signals.within(RELEASE_MAX, self.guard.release())? {
             Ok(Some(Err(error))) if error.kind() == ErrorKind::Lost => {
                 return Err(Failure::new(
@@ -121,7 +153,8 @@ impl Claim<'_> {
         signals: &mut Signals,
         locks: &Locks,
     ) -> Result<HeldLock, Failure> {
-        let (mut pause, mut reported) = (PAUSE_FIRST, self.budget.is_quiet());
+        let mut backoff = Backoff::new(PAUSE_FIRST, PAUSE_MAX);
+        let mut reported = self.budget.is_quiet();
         loop {
             match self.stay(signals, locks)? {
                 Stay::Held(held) => return Ok(held),
@@ -132,10 +165,9 @@ impl Claim<'_> {
                 let (key, store) = (quoted(self.key), &locks.guarantees().store);
                 say(&format!("{store} has lost the line of {key}: joining it again"));
             }
-            if let Err(signal) = signals.within(pause, pending::<()>())? {
+            if let Err(signal) = signals.within(backoff.pause(), pending::<()>())? {
                 return Err(Failure::asked(signal));
             }
-            pause = (pause * 2).min(PAUSE_MAX);
         }
     }
 
@@ -178,9 +210,7 @@ impl Claim<'_> {
     ) -> io::Result<bool> {
         let Some(number) = error.number_in_line() else { return Ok(false) };
         let line = signals.within(SETTLE_MAX, locks.line(self.key))?;
-        Ok(
-            matches!(line, Ok(Some(Ok(line))) if line.iter().all(|(_, place)| place.number > number)),
-        )
+        Ok(matches!(line, Ok(Some(Ok(line))) if line.iter().all(|entry| entry.number > number)))
     }
 
     /// Warns if the store grants a longer lease than the requested ttl: the user expects that the
@@ -229,27 +259,41 @@ impl Claim<'_> {
     async fn lock(&self, locks: &Locks, wait: Option<Duration>) -> Result<Option<HeldLock>> {
         let (key, ttl) = (self.key, self.ttl());
         let note = self.note.unwrap_or_default();
-        let guard = match (self.mode, wait) {
-            (LockMode::Exclusive, None) => Some(locks.mutex(key).ttl(ttl).note(note).lock().await?),
-            (LockMode::Exclusive, Some(time)) => {
-                locks.mutex(key).ttl(ttl).note(note).try_lock_for(time).await?
+        let guard = match self.mode {
+            LockMode::Exclusive => {
+                let mutex = locks.mutex(key).ttl(ttl).note(note);
+                let guard = match wait {
+                    None => Some(mutex.lock().await?),
+                    Some(time) => mutex.try_lock_for(time).await?,
+                };
+                guard.map(AnyGuard::Exclusive)
             }
-            (LockMode::Leader, _) => {
-                Some(locks.election(key).ttl(ttl).note(note).campaign().await?)
+            LockMode::Leader => {
+                let leadership = locks.election(key).ttl(ttl).note(note).campaign().await?;
+                Some(AnyGuard::Leader(leadership))
             }
-            (LockMode::Shared, None) => Some(locks.rwlock(key).ttl(ttl).note(note).read().await?),
-            (LockMode::Shared, Some(time)) => {
-                locks.rwlock(key).ttl(ttl).note(note).try_read_for(time).await?
+            LockMode::Shared => {
+                let lock = locks.rwlock(key).ttl(ttl).note(note);
+                let guard = match wait {
+                    None => Some(lock.read().await?),
+                    Some(time) => lock.try_read_for(time).await?,
+                };
+                guard.map(AnyGuard::Shared)
             }
-            (LockMode::Permits(take, of), None) => {
-                Some(locks.semaphore(key, of).ttl(ttl).note(note).acquire_many(take).await?)
-            }
-            (LockMode::Permits(take, of), Some(time)) => {
-                let permits = locks.semaphore(key, of).ttl(ttl).note(note);
-                permits.try_acquire_many_for(take, time).await?
+            LockMode::Permits(take, of) => {
+                let semaphore = locks.semaphore(key, of).ttl(ttl).note(note);
+                let permit = match wait {
+                    None => Some(semaphore.acquire_many(take).await?),
+                    Some(time) => semaphore.try_acquire_many_for(take, time).await?,
+                };
+                permit.map(AnyGuard::Permits)
             }
         };
-        Ok(guard.map(|guard| HeldLock { guard, store: locks.guarantees().store.clone() }))
+        let held = |guard: AnyGuard| {
+            let (handle, store) = (guard.handle(), locks.guarantees().store.clone());
+            HeldLock { guard, handle, store }
+        };
+        Ok(guard.map(held))
     }
 
     /// Explains a time-out: who holds the lock, or that the store did not answer.
@@ -284,14 +328,14 @@ impl Claim<'_> {
     }
 
     /// Names the first holder, and the first waiter if this share would fit beside the holders.
-    fn in_the_way(&self, line: &[(Ticket, Place)]) -> String {
-        let of = |state| line.iter().filter(move |(_, place)| place.state == state);
+    fn in_the_way(&self, line: &[LineEntry]) -> String {
+        let of = |state| line.iter().filter(move |entry| entry.state == state);
         let taken: u64 =
-            of(TicketState::Holding).map(|(ticket, _)| u64::from(ticket.share.take())).sum();
+            of(TicketState::Holding).map(|holder| u64::from(holder.share.take())).sum();
         let fits = self.mode.share().is_ok_and(|share| {
             taken > 0 && taken + u64::from(share.take()) <= u64::from(share.of())
         });
-        let first = |state| of(state).next().map(|(ticket, _)| printable(&ticket.owner));
+        let first = |state| of(state).next().map(|entry| printable(&entry.owner));
         match (first(TicketState::Holding), first(TicketState::Waiting).filter(|_| fits)) {
             (Some(holder), Some(waiter)) => {
                 format!(", held by {holder}, and {waiter} waits ahead for more than is free")

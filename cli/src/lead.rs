@@ -5,6 +5,7 @@ use std::future::pending;
 use std::time::{Duration, Instant};
 
 use tenure::Locks;
+use tenure::engine::Backoff;
 use tenure_kit::duration::{self, brief};
 
 use crate::claim::{Claim, HeldLock, LockMode};
@@ -100,7 +101,7 @@ fn serve(
         let (began, spare) = (Instant::now(), spare_keeper()?);
         let lead = campaign(claim, signals, locks)?;
         say_if(verbose, || {
-            let (key, token) = (quoted(claim.key), lead.token());
+            let (key, token) = (quoted(claim.key), lead.number());
             let (store, waited) = (lead.store(), brief(began.elapsed()));
             format!("{key} is led in {store} after {waited}, with token {token}")
         });
@@ -127,7 +128,7 @@ fn serve(
 
 /// Campaigns until the election is won, also through outages and breaks.
 fn campaign(claim: &Claim<'_>, signals: &mut Signals, locks: &Locks) -> Result<HeldLock, Failure> {
-    let mut pause = PAUSE_FIRST;
+    let (mut backoff, mut reported) = (Backoff::new(PAUSE_FIRST, PAUSE_MAX), false);
     loop {
         let began = Instant::now();
         let failure = match claim.acquire(signals, locks) {
@@ -137,15 +138,16 @@ fn campaign(claim: &Claim<'_>, signals: &mut Signals, locks: &Locks) -> Result<H
         };
         if began.elapsed() > PAUSE_MAX {
             // The ticket was in the line meanwhile, so this failure begins a new outage.
-            pause = PAUSE_FIRST;
+            backoff.reset();
+            reported = false;
         }
-        if pause == PAUSE_FIRST {
+        if !reported {
+            reported = true;
             let key = quoted(claim.key);
             say(&format!("{}; campaigning for {key} goes on", failure.sentence()));
         }
-        if let Err(signal) = signals.within(pause, pending::<()>())? {
+        if let Err(signal) = signals.within(backoff.pause(), pending::<()>())? {
             return Err(Failure::asked(signal));
         }
-        pause = (pause * 2).min(PAUSE_MAX);
     }
 }

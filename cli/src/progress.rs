@@ -7,7 +7,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use tenure::{Locks, Place, Result, Ticket, TicketState};
+use tenure::inspect::{LineEntry, TicketState};
+use tenure::{Locks, Result};
 use tenure_kit::duration::brief;
 use unicode_width::UnicodeWidthStr as _;
 
@@ -21,7 +22,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// A log or a mail from cron reports the wait after this time.
 pub(crate) const LONG: Duration = Duration::from_secs(10);
 
-type Line = Vec<(Ticket, Place)>;
+type Line = Vec<LineEntry>;
 
 /// One wait and its display.
 pub(crate) struct WaitDisplay<'a> {
@@ -91,14 +92,14 @@ impl<'a> WaitDisplay<'a> {
 
     fn describe(&self, line: &Line) -> String {
         let holders: Vec<_> =
-            line.iter().filter(|(_, place)| place.state == TicketState::Holding).collect();
+            line.iter().filter(|entry| entry.state == TicketState::Holding).collect();
         let own = owner();
-        let mut waiters = line.iter().filter(|(_, place)| place.state == TicketState::Waiting);
+        let mut waiters = line.iter().filter(|entry| entry.state == TicketState::Waiting);
         let mut text = self.waited();
-        if let Some(at) = waiters.position(|(ticket, _)| *ticket.owner == *own) {
+        if let Some(at) = waiters.position(|waiter| *waiter.owner == *own) {
             let _ = write!(text, ", place {} in line", at + 1);
         }
-        if let Some((holder, _)) = holders.first() {
+        if let Some(holder) = holders.first() {
             let _ = write!(text, ", held by {}", printable(&holder.owner));
             if !holder.note.is_empty() {
                 let _ = write!(text, " ({})", printable(&holder.note));

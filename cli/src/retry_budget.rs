@@ -2,6 +2,7 @@
 
 use std::future::pending;
 use std::time::{Duration, Instant};
+use tenure::engine::Backoff;
 use tenure_kit::duration::brief;
 
 use crate::failure::{Failure, UNREACHABLE, say};
@@ -72,7 +73,7 @@ impl RetryBudget {
         signals: &mut Signals,
         mut attempt: impl FnMut(&mut Signals) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        let (mut pause, mut reported) = (PAUSE_FIRST, self.quiet);
+        let (mut backoff, mut reported) = (Backoff::new(PAUSE_FIRST, PAUSE_MAX), self.quiet);
         loop {
             let failure = match attempt(signals) {
                 Err(failure) if failure.code() == UNREACHABLE => failure,
@@ -85,10 +86,9 @@ impl RetryBudget {
                 reported = true;
                 say(&format!("retrying for {}: {}", brief(left), failure.sentence()));
             }
-            if let Err(signal) = signals.within(pause.min(left), pending::<()>())? {
+            if let Err(signal) = signals.within(backoff.pause().min(left), pending::<()>())? {
                 return Err(Failure::asked(signal));
             }
-            pause = (pause * 2).min(PAUSE_MAX);
         }
     }
 }

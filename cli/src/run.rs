@@ -160,7 +160,7 @@ fn hold(
     let held = budget.outlast(signals, |signals| claim.acquire(signals, &opened.locks));
     let held = held.map_err(|failure| failure.with_busy_code(args.busy_code))?;
     say_if(args.verbose, || {
-        let (key, token) = (quoted(&args.key), held.token());
+        let (key, token) = (quoted(&args.key), held.number());
         let (store, waited) = (held.store(), brief(budget.elapsed()));
         format!("{key} is held in {store} after {waited}, with token {token}")
     });
@@ -231,9 +231,9 @@ fn permits(text: &str) -> Result<(u32, u32), String> {
     let (take, of) = text.split_once('/').ok_or_else(wrong)?;
     let number = |text: &str| text.parse::<u32>().map_err(|_| wrong());
     let (take, of) = (number(take)?, number(of)?);
-    if !(1..=tenure::PERMITS_MAX).contains(&of) {
-        return Err(format!("there can be 1 to {} permits", tenure::PERMITS_MAX));
+    if !(1..=tenure::limits::PERMITS_MAX).contains(&of) {
+        return Err(format!("there can be 1 to {} permits", tenure::limits::PERMITS_MAX));
     }
-    tenure::Share::new(take, of).map_err(|error| error.to_string())?;
+    tenure::inspect::Share::new(take, of).map_err(|error| error.to_string())?;
     Ok((take, of))
 }

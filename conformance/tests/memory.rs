@@ -8,12 +8,12 @@ use std::time::Duration;
 use tenure_conformance::sim::World;
 use tenure_conformance::{Arena, cases};
 use tenure_core::blocking::Blocking;
-use tenure_core::layers::{AnyEngine, OnRuntime, Quorum, Retry};
+use tenure_core::layers::{AnyEngine, OnRuntime, Retry};
 use tenure_core::{
-    BackgroundRuntime, Counter, CounterValue, Election, Error, Guarantees, Guard, Key, Leader,
-    Leaders, LeaseHandle, Line, Locks, Loss, Memory, MultiGuard, MultiLock, Mutex, Place, RwLock,
-    Semaphore, Sequence, Share, SystemClock, Ticket, TicketId, Wake, Watch, WatchEvent, Window,
-    WriteGuard,
+    BackgroundRuntime, Counter, CounterValue, Election, Error, Guarantees, Key, Leader, Leaders,
+    LeaseHandle, Line, Locks, Loss, Memory, MultiGuard, MultiLock, Mutex, MutexGuard, Place,
+    RwLock, Semaphore, Sequence, Share, SystemClock, Ticket, TicketId, Wake, Watch, WatchEvent,
+    Window, WriteGuard,
 };
 
 /// Every public type has the auto traits that its users need.
@@ -24,7 +24,7 @@ fn public_types_can_be_sent_shared_and_moved() {
     fn future<F: Send>(_: impl FnOnce(Locks) -> F) {}
 
     ok::<(Locks, Mutex, RwLock, Semaphore, MultiLock, Election, Sequence, Counter)>();
-    ok::<(Guard, WriteGuard, MultiGuard, LeaseHandle, Leader, Loss, tenure_core::Warning)>();
+    ok::<(MutexGuard, WriteGuard, MultiGuard, LeaseHandle, Leader, Loss, tenure_core::Warning)>();
     ok::<(
         Key,
         Ticket,
@@ -38,14 +38,20 @@ fn public_types_can_be_sent_shared_and_moved() {
         WatchEvent,
         Error,
     )>();
-    ok::<(Memory, AnyEngine, OnRuntime<Memory>, Retry<Memory>, Quorum, Arena, World)>();
-    ok::<(Blocking<Locks>, Blocking<Guard>, Blocking<Mutex>, Line, BackgroundRuntime, SystemClock)>(
-    );
+    ok::<(Memory, AnyEngine, OnRuntime<Memory>, Retry<Memory>, Arena, World)>();
+    ok::<(
+        Blocking<Locks>,
+        Blocking<MutexGuard>,
+        Blocking<Mutex>,
+        Line,
+        BackgroundRuntime,
+        SystemClock,
+    )>();
     sent::<(Watch, Leaders)>();
     future(|locks| async move { locks.mutex("k").lock().await });
     future(|locks| async move { locks.multi_lock(["k"]).try_lock_for(Duration::ZERO).await });
     future(|locks| async move { locks.rwlock("k").write().await?.downgrade().await });
-    future(|locks| async move { locks.election("k").run(|_| ready(())).await });
+    future(|locks| async move { locks.election("k").run(|_, _| ready(())).await });
     future(|locks| async move { locks.mutex("k").lock().await?.release().await });
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tenure_conformance::fault::{Distant, Lossy, Network, Weather};
 use tenure_core::blocking::block_on;
-use tenure_core::layers::Retry;
+use tenure_core::layers::Retries;
 use tenure_core::{BackgroundRuntime, Engine, Locks, Memory, Runtime};
 
 /// Eight clients increment a number under one lock, and never two at once.
@@ -48,7 +48,7 @@ fn a_lossy_wire_makes_no_two_holders_and_leaves_nothing_behind() {
     let locks = || {
         let host = host();
         let lossy = Lossy::new(memory.clone(), host.clone(), 100, 100);
-        Locks::on(Retry::new(lossy, host.clone(), 2, Duration::from_millis(1)), host)
+        Locks::with_retries(lossy, host, Retries::times(2).after(Duration::from_millis(1)))
     };
     count_together(&(0..8).map(|_| locks()).collect::<Vec<_>>());
     no_ticket_is_left(&memory);

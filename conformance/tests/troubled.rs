@@ -114,7 +114,7 @@ fn a_watch_and_an_observer_leave_a_store_in_trouble_alone() {
         stage.feels([]);
         let guard = stage.locks.mutex("k").lock().await.unwrap();
         assert!(watch.next().await.is_ok(), "the watch continues when the store answers again");
-        assert_eq!(leaders.next().await.unwrap().unwrap().token, guard.token());
+        assert_eq!(leaders.next().await.unwrap().unwrap().term, guard.token());
     });
 }
 
@@ -139,7 +139,7 @@ fn a_gap_is_looked_into_even_if_the_first_look_fails() {
         assert!(leaders.next().await.is_err(), "the read after the gap fails");
         *fails.lock().unwrap() = false;
         let leader = leaders.next().await.unwrap().expect("there is a leader");
-        assert_eq!(leader.token, guard.token());
+        assert_eq!(leader.term, guard.token());
     });
 }
 
@@ -307,7 +307,7 @@ fn all_notice_the_loss_of_one_while_they_wait_for_another() {
         let mut waiting = pin!(all.lock());
         assert!(waiting.as_mut().now_or_never().is_none());
         let line = stage.others().line("a").await.unwrap();
-        stage.others().break_ticket("a", line[0].0.id).await.unwrap();
+        stage.others().break_ticket("a", line[0].id).await.unwrap();
         let error = waiting.await.map(drop).unwrap_err();
         assert_eq!(error.loss(), Some(Loss::Broken));
         stage.locks.flush().await;
@@ -339,17 +339,17 @@ fn a_candidate_whose_ticket_is_gone_joins_again() {
     play(|stage| async move {
         let leader = stage.others().mutex("k").lock().await.unwrap();
         let election = stage.locks.election("k").ttl(TTL);
-        let elected = election.run(|term| async move { term.token() });
+        let elected = election.run(|token, _| async move { token });
         let mut following = pin!(elected);
         assert!(following.as_mut().now_or_never().is_none());
         let line = stage.others().line("k").await.unwrap();
-        stage.others().force_unlock("k", line[1].0.id).await.unwrap();
+        stage.others().force_unlock("k", line[1].id).await.unwrap();
         let released = async {
             stage.host.sleep(TTL).await;
             leader.release().await.unwrap();
         };
         let (token, ()) = join(following, released).await;
-        assert!(token.unwrap() > 0, "the candidate was elected");
+        assert!(token.unwrap().get() > 0, "the candidate was elected");
     });
 }
 
@@ -361,7 +361,7 @@ fn a_waiter_gets_no_loss_of_a_lock_that_it_never_held() {
         let mut waiting = pin!(mutex.lock());
         assert!(waiting.as_mut().now_or_never().is_none());
         let line = stage.others().line("k").await.unwrap();
-        stage.others().break_ticket("k", line[1].0.id).await.unwrap();
+        stage.others().break_ticket("k", line[1].id).await.unwrap();
         let error = waiting.await.map(drop).unwrap_err();
         assert_eq!(error.loss(), Some(Loss::Broken));
         assert_eq!(

@@ -2,12 +2,12 @@
 //!
 //! The [clock] is read before each request. The [deadline] counts from that reading. [`state`] is a
 //! pure state machine: answers and times are arguments. [`shared`] puts it behind a mutex for the
-//! waiter, the guard and the renewer. [`loss`] lists how a lease is lost.
+//! waiter, the guard and the renewer. [`telemetry`] counts and logs the changes.
 
 pub(crate) mod clock;
 pub(crate) mod deadline;
-pub(crate) mod loss;
 pub(crate) mod options;
 pub(crate) mod shared;
 pub(crate) mod span;
 pub(crate) mod state;
+pub(crate) mod telemetry;

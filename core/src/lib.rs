@@ -5,8 +5,8 @@
 //! * An [`Engine`] stores lines of [tickets](Ticket). Its documentation is the contract.
 //! * [`Locks`] are all locks of one engine. They make the primitives: [`Mutex`], [`RwLock`],
 //!   [`Semaphore`], …
-//! * A [`Guard`] is a ticket that holds, until it is released, dropped or lost. Only a guard has a
-//!   token.
+//! * A guard, such as [`MutexGuard`], is a ticket that holds, until it is released, dropped or
+//!   lost. Only the guard of an exclusive lock has a token.
 //!
 //! ```
 //! # tenure::blocking::block_on(async {
@@ -20,7 +20,7 @@
 //! This crate has no store but [memory](Memory), which is the reference for all engines. It has the
 //! contract of an engine, the rules of a lease, and the primitives. Users depend on the crate
 //! `tenure`; authors of engines depend on this one. Engines that wrap other engines are in
-//! [`layers`].
+//! [`layers`], and further parts for authors of engines in [`toolbox`].
 
 mod api;
 mod background;
@@ -28,20 +28,22 @@ mod contract;
 pub mod layers;
 mod lease;
 pub mod line;
-mod telemetry;
+mod memory;
+pub mod sync;
+pub mod toolbox;
 
 pub use api::blocking;
 pub use api::counter::Counter;
 pub use api::election::{Election, Leader, Leaders};
-pub use api::guard::{Guard, LeaseHandle, Warning};
+pub use api::guard::{Leadership, LeaseHandle, MutexGuard, Permit, ReadGuard, Warning, WriteGuard};
 pub use api::locks::Locks;
 pub use api::multi::{MultiGuard, MultiLock};
 pub use api::mutex::Mutex;
-pub use api::rwlock::{RwLock, WriteGuard};
+pub use api::rwlock::RwLock;
 pub use api::semaphore::{PERMITS_MAX, Semaphore};
 pub use api::sequence::{Block, Sequence};
 pub use api::watch::{Watch, WatchEvent};
-pub use background::backoff::jitter;
+pub use background::backoff::{Backoff, jitter};
 pub use background::runtime::{BackgroundRuntime, BoxFuture, Runtime, ThisRuntime};
 pub use background::spawn::spawn_cancellable;
 pub use contract::engine::{CounterValue, Engine, Wake, Window};
@@ -52,17 +54,19 @@ pub use contract::guarantees::{
 pub use contract::id::TicketId;
 pub use contract::key::{KEY_BYTES_MAX, Key};
 pub use contract::labels::{NOTE_BYTES_MAX, Note, OWNER_BYTES_MAX, Owner};
+pub use contract::line_entry::LineEntry;
+pub use contract::loss::Loss;
 pub use contract::share::{SHARE_OF_MAX, Share, served};
-pub use contract::stale::{Stale, check_token};
+pub use contract::stale::Stale;
 pub use contract::ticket::{
-    LINE_TICKETS_MAX, LeaveMode, LeaveOutcome, NUMBER_MAX, Place, Ticket, TicketState, WaitMode,
+    LINE_TICKETS_MAX, LeaveMode, LeaveOutcome, NUMBER_MAX, Place, TTL_DEFAULT, TTL_MAX, Ticket,
+    TicketState, WaitMode,
 };
+pub use contract::token::Token;
 pub use contract::{errors, event};
 pub use lease::clock::{Clock, SystemClock, Time};
-pub use lease::loss::Loss;
-pub use lease::options::{TTL_DEFAULT, TTL_MAX};
-pub use line::expiring_map::ExpiringMap;
-pub use line::memory::Memory;
-pub use line::sample::{Breaks, Cost, Sampler};
-pub use line::wake;
 pub use line::{Expiry, Line};
+pub use memory::Memory;
+pub use sync::wake;
+pub use toolbox::expiring_map::ExpiringMap;
+pub use toolbox::sampler::{Breaks, Sampler};

@@ -2,14 +2,8 @@
 
 pub(crate) mod change;
 mod count;
-pub(crate) mod expiring_map;
 mod journal;
-pub(crate) mod memory;
-pub(crate) mod sample;
 mod slot;
-pub(crate) mod snapshot;
-mod sync;
-pub mod wake;
 
 pub use self::change::changes;
 pub use self::count::Count;
@@ -38,14 +32,18 @@ const SCAN_TICKETS_MAX: usize = 16;
 ///
 /// ```
 /// use tenure::engine::line::LineEvent;
-/// use tenure::{Key, LeaveOutcome, Share, TicketState, Ticket, engine::{LeaveMode, Line, Expiry, WaitMode}};
+/// use tenure::engine::{Expiry, LeaveMode, Line, WaitMode};
+/// use tenure::inspect::{LeaveOutcome, Share, Ticket, TicketState};
+/// use tenure::Key;
 ///
 /// let (mut line, mut events) = (Line::default(), Vec::new());
-/// let (first, second) = (Ticket::new(Key::new("a")?, Share::WHOLE), Ticket::new(Key::new("a")?, Share::WHOLE));
+/// let keys = [Key::new("a")?, Key::new("a")?];
+/// let [first, second] = keys.map(|key| Ticket::new(key, Share::WHOLE));
 /// let mut observer = |event: LineEvent<'_>| events.push((event.kind, event.slot.number));
 /// let now = 1_000_000;
 /// line.join(&first, (), WaitMode::Wait, Expiry::ByTtl, now, &mut observer)?;
-/// let waits = line.join(&second, (), WaitMode::Wait, Expiry::ByTtl, now, &mut observer)?.expect("it waits");
+/// let waits = line.join(&second, (), WaitMode::Wait, Expiry::ByTtl, now, &mut observer)?;
+/// let waits = waits.expect("it waits");
 /// assert_eq!((waits.number, waits.state), (1_000_001, TicketState::Waiting));
 /// assert_eq!(line.leave(first.id, LeaveMode::Now, now, &mut observer), LeaveOutcome::Holding);
 /// let place = line.find_place(second.id, now).expect("it is in the line");
@@ -73,7 +71,9 @@ pub struct Line<S = ()> {
 /// How a ticket in a line expires.
 ///
 /// ```
-/// use tenure::{Key, Share, Ticket, engine::{Line, Expiry, WaitMode}};
+/// use tenure::engine::{Expiry, Line, WaitMode};
+/// use tenure::inspect::{Share, Ticket};
+/// use tenure::Key;
 ///
 /// let (mut leased, mut owned) = (Line::default(), Line::default());
 /// let ticket = Ticket::new(Key::new("a")?, Share::WHOLE);
@@ -113,6 +113,11 @@ impl<S> Line<S> {
     }
 
     /// Puts a ticket of this session at the back. See [`Engine::join`](crate::Engine::join).
+    ///
+    /// # Errors
+    ///
+    /// The line is full, has another capacity, or has no numbers left; the id is that of another
+    /// ticket.
     pub fn join(
         &mut self,
         ticket: &Ticket,

@@ -4,15 +4,16 @@ use std::time::Duration;
 
 use tenure_core::blocking::{Blocking, block_on};
 use tenure_core::event::{Cursor, Event, EventBatch, EventKind, Scope};
-use tenure_core::layers::{AnyEngine, NodeHealth, OnRuntime, Quorum, QuorumHealth, Retry};
+use tenure_core::layers::{AnyEngine, OnRuntime, Retry};
+use tenure_core::toolbox::Releaser;
 use tenure_core::wake::{Subscription, WakeRegistry};
 use tenure_core::{
-    BackgroundRuntime, Block, BoxFuture, Cost, Counter, CounterValue, Election, Error, ErrorKind,
-    EventDelivery, Expiry, FaultTolerance, Guarantee, Guarantees, Guard, Key, Leader, Leaders,
+    BackgroundRuntime, Block, BoxFuture, Counter, CounterValue, Election, Error, ErrorKind,
+    EventDelivery, Expiry, FaultTolerance, Guarantee, Guarantees, Key, Leader, Leaders,
     LeaseHandle, LeaveMode, LeaveOutcome, Line, Liveness, Locks, Loss, Memory, MultiGuard,
-    MultiLock, Mutex, Place, RwLock, Sampler, Semaphore, Sequence, Share, SystemClock, ThisRuntime,
-    Ticket, TicketId, TicketState, Time, TokenDurability, WaitMode, Wake, Warning, Watch,
-    WatchEvent, Window, WriteGuard,
+    MultiLock, Mutex, MutexGuard, Place, RwLock, Sampler, Semaphore, Sequence, Share, SystemClock,
+    ThisRuntime, Ticket, TicketId, TicketState, Time, TokenDurability, WaitMode, Wake, Warning,
+    Watch, WatchEvent, Window, WriteGuard,
 };
 
 fn is_send_sync_and_unpin<T: Send + Sync + Unpin>() {}
@@ -30,7 +31,7 @@ macro_rules! every_one_is_send_sync_and_unpin {
 fn what_users_hold_is_send_sync_and_unpin() {
     every_one_is_send_sync_and_unpin! {
         Locks, Mutex, RwLock, Semaphore, MultiLock, Election, Sequence, Counter,
-        Guard, WriteGuard, MultiGuard, LeaseHandle, Warning, Loss, Watch, WatchEvent, Leaders, Leader,
+        MutexGuard, WriteGuard, MultiGuard, LeaseHandle, Warning, Loss, Watch, WatchEvent, Leaders, Leader,
         Block, CounterValue, Error, ErrorKind, Key, TicketId, Ticket, Share, Place, TicketState, LeaveOutcome,
         Event, EventKind, Guarantees, FaultTolerance, Liveness, TokenDurability, EventDelivery, Guarantee,
     }
@@ -40,7 +41,7 @@ fn what_users_hold_is_send_sync_and_unpin() {
 fn what_blocks_is_send_sync_and_unpin() {
     every_one_is_send_sync_and_unpin! {
         Blocking<Locks>, Blocking<Mutex>, Blocking<RwLock>, Blocking<Semaphore>, Blocking<MultiLock>,
-        Blocking<Election>, Blocking<Sequence>, Blocking<Counter>, Blocking<Guard>,
+        Blocking<Election>, Blocking<Sequence>, Blocking<Counter>, Blocking<MutexGuard>,
         Blocking<WriteGuard>, Blocking<MultiGuard>, Blocking<LeaseHandle>, Blocking<Watch>, Blocking<Leaders>,
     }
 }
@@ -48,8 +49,8 @@ fn what_blocks_is_send_sync_and_unpin() {
 #[test]
 fn what_engines_are_made_of_is_send_sync_and_unpin() {
     every_one_is_send_sync_and_unpin! {
-        Memory, AnyEngine, OnRuntime<Memory>, Retry<Memory>, Quorum, QuorumHealth, NodeHealth,
-        BackgroundRuntime, ThisRuntime, SystemClock, Time, Line, Expiry, Sampler, Cost, WakeRegistry, Subscription<'_>,
+        Memory, AnyEngine, OnRuntime<Memory>, Retry<Memory>, Releaser,
+        BackgroundRuntime, ThisRuntime, SystemClock, Time, Line, Expiry, Sampler, WakeRegistry, Subscription<'_>,
         Cursor, EventBatch, Scope, LeaveMode, WaitMode, Wake, Window,
     }
     is_send_and_unpin::<BoxFuture<()>>();
@@ -71,7 +72,7 @@ fn the_futures_of_every_primitive_can_be_sent_away() {
     is_send_and_static(&(all.lock(), all.try_lock(), all.try_lock_for(soon)));
     is_send_and_static(&(election.campaign(), election.try_campaign()));
     is_send_and_static(&(election.try_campaign_for(soon), election.leader(), election.observe()));
-    is_send_and_static(&election.run(|_term| async {}));
+    is_send_and_static(&election.run(|_, _| async {}));
     let (sequence, counter) = (locks.sequence("g"), locks.counter("h"));
     is_send_and_static(&(sequence.next(), sequence.next_block(3), sequence.last()));
     is_send_and_static(&(counter.add(1), counter.get()));
@@ -97,8 +98,8 @@ async fn every_primitive_can_be_spawned_as_it_is_written() {
     drop(tokio::spawn(locks.semaphore("c", 3).acquire()).await.unwrap().unwrap());
     drop(tokio::spawn(locks.multi_lock(["d", "e"]).lock()).await.unwrap().unwrap());
     drop(tokio::spawn(locks.election("f").campaign()).await.unwrap().unwrap());
-    let work = locks.election("f").run(|term| async move { term.token() });
-    assert!(tokio::spawn(work).await.unwrap().unwrap() > 0);
+    let work = locks.election("f").run(|token, _| async move { token });
+    assert!(tokio::spawn(work).await.unwrap().unwrap().get() > 0);
     assert_eq!(tokio::spawn(locks.election("f").leader()).await.unwrap().unwrap(), None);
     drop(tokio::spawn(locks.election("f").observe()).await.unwrap().unwrap());
     assert_eq!(tokio::spawn(locks.sequence("g").next()).await.unwrap().unwrap(), 1);

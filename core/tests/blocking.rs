@@ -15,7 +15,7 @@ fn a_primitive_keeps_its_builder() {
     let locks = locks();
     let ttl = Duration::from_secs(7);
     let guard = locks.mutex("a").ttl(ttl).note("mine").lock().unwrap();
-    let (ticket, _) = locks.line("a").unwrap().remove(0);
+    let ticket = locks.line("a").unwrap().remove(0);
     assert_eq!((ticket.ttl, &*ticket.note), (ttl, "mine"));
     guard.release().unwrap();
     let counter = locks.counter("b").window(Duration::from_secs(60)).limit(1);
@@ -41,7 +41,7 @@ fn what_is_held_is_renewed_noted_and_told_of_its_loss() {
     let guard = locks.mutex("a").manual_renewal().lock().unwrap();
     guard.extend().unwrap();
     guard.set_note("nearly done").unwrap();
-    let (ticket, _) = locks.line("a").unwrap().remove(0);
+    let ticket = locks.line("a").unwrap().remove(0);
     assert_eq!(&*ticket.note, "nearly done");
     locks.break_ticket("a", guard.id()).unwrap();
     assert_eq!(guard.lost(), Loss::Broken);
@@ -78,7 +78,7 @@ fn onlookers_wait_on_their_thread() {
     let mut leaders = locks.election("a").observe().unwrap();
     assert_eq!(leaders.wait().unwrap(), None);
     let seat = locks.election("a").campaign().unwrap();
-    assert_eq!(leaders.wait().unwrap().map(|leader| leader.token), Some(seat.token()));
+    assert_eq!(leaders.wait().unwrap().map(|leader| leader.term), Some(seat.token().get()));
     let WatchEvent::Event(event) = watch.wait().unwrap() else { panic!("nothing was missed") };
     assert_eq!(event.kind, EventKind::Joined);
 }
@@ -89,7 +89,7 @@ fn what_lists_keys_feeds_what_asks_for_one() {
     let guard = locks.mutex("a").blocking().lock().unwrap();
     for key in locks.blocking().keys("").unwrap() {
         let line = tenure_core::blocking::block_on(locks.line(&key)).unwrap();
-        assert_eq!(line[0].0.id, guard.id());
+        assert_eq!(line[0].id, guard.id());
         assert_eq!(locks.blocking().line(key).unwrap().len(), 1);
     }
 }

@@ -81,7 +81,7 @@ fn a_scope_is_a_key_or_what_begins_alike() {
 #[test]
 fn an_event_has_a_time_by_the_calendar() {
     let ticket = Ticket::new(key("a"), Share::WHOLE);
-    let event = Event { at_us: 1_500_000, kind: EventKind::Left, ticket, number: 1 };
+    let event = Event::new(EventKind::Left, 1_500_000, ticket, 1);
     assert_eq!(event.at(), SystemTime::UNIX_EPOCH + Duration::from_millis(1500));
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use tenure_core::blocking::block_on;
-use tenure_core::layers::{Layer, OnRuntime, Retry};
+use tenure_core::layers::{Layer, OnRuntime, Retries};
 use tenure_core::{
     BackgroundRuntime, BoxFuture, Clock, Engine, Error, ErrorKind, Key, LeaveMode, LeaveOutcome,
     Locks, Memory, Result, Runtime, Share, Ticket, TicketState, Time, WaitMode, Wake,
@@ -184,7 +184,7 @@ impl Layer for Closed {
 fn a_store_is_let_go_of_through_all_that_is_around_it() {
     let (host, closed) = (host(), Arc::new(AtomicU32::new(0)));
     let store = OnRuntime::of(host.clone(), Closed(Memory::new(), closed.clone()));
-    let locks = Locks::on(Retry::new(store, host.clone(), 1, Duration::from_millis(1)), host);
+    let locks = Locks::with_retries(store, host, Retries::times(1));
     let guard = block_on(locks.mutex("a").lock()).unwrap();
     assert_eq!(block_on(locks.keys("")).unwrap(), [Key::new("a").unwrap()]);
     block_on(guard.release()).unwrap();

@@ -10,18 +10,20 @@ use shuttle::future::block_on;
 use shuttle::thread;
 use tenure_core::*;
 
-#[path = "../src/line/memory.rs"]
+#[path = "../src/memory.rs"]
 mod memory;
-#[path = "../src/line/wake.rs"]
+#[path = "../src/sync/wake.rs"]
 mod wake;
 
-/// The rooms as those files know them.
-mod line {
-    pub(crate) mod sync {
+/// The modules of core that those files use.
+mod sync {
+    pub(crate) mod replaced {
         pub(crate) use shuttle::sync::atomic::AtomicUsize;
         pub(crate) use shuttle::sync::{Mutex, MutexGuard};
     }
+}
 
+mod line {
     pub(crate) use tenure_core::line::{Count, Journal, LineEvent, LineObserver};
 }
 

@@ -136,9 +136,9 @@ fn what_an_onlooker_sees_is_a_stream() {
         let WatchEvent::Event(event) = StreamExt::next(&mut watch).await.unwrap().unwrap() else {
             panic!("nothing was missed")
         };
-        assert_eq!((event.kind, event.number), (EventKind::Joined, seat.token()));
+        assert_eq!((event.kind, event.number), (EventKind::Joined, seat.token().get()));
         let leader = StreamExt::next(&mut leaders).await.unwrap().unwrap();
-        assert_eq!(leader.map(|leader| leader.token), Some(seat.token()));
+        assert_eq!(leader.map(|leader| leader.term), Some(seat.token().get()));
     });
 }
 

@@ -52,7 +52,7 @@ impl Stage {
             let locks = Locks::new(store.clone());
             let mut leaders = locks.election("a").observe().await.unwrap();
             let first = leaders.next().await.unwrap();
-            assert_eq!(first.map(|first| first.token), Some(number));
+            assert_eq!(first.map(|first| first.term), Some(number));
             Self { store, leader, number, leaders }
         })
     }
@@ -64,7 +64,7 @@ impl Stage {
 
     /// The events to report.
     fn told(&mut self, what: EventKind, ticket: &Ticket, number: u64) -> Vec<Option<Leader>> {
-        self.tell(vec![Event { at_us: 0, kind: what, ticket: ticket.clone(), number }], false);
+        self.tell(vec![Event::new(what, 0, ticket.clone(), number)], false);
         self.next()
     }
 
@@ -98,9 +98,9 @@ fn only_what_a_newer_leader_or_the_one_of_now_does_is_news() {
     assert_eq!(stage.told(EventKind::Changed, &leader, number), [], "its note is the same");
     let noted = leader.with_note("nearly done").unwrap();
     let now = stage.leads(EventKind::Changed, &noted, number);
-    assert_eq!((now.token, &*now.note), (number, "nearly done"));
+    assert_eq!((now.term, &*now.note), (number, "nearly done"));
     let now = stage.leads(EventKind::Served, &other, number + 1);
-    assert_eq!((now.token, now.id), (number + 1, other.id));
+    assert_eq!((now.term, now.id), (number + 1, other.id));
     assert_eq!(stage.told(EventKind::Left, &noted, number), [], "it led before");
     assert_eq!(stage.told(EventKind::Expired, &other, number + 1), [None]);
     assert_eq!(stage.told(EventKind::Left, &other, number + 1), [], "nobody leads any more");

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tenure_core::blocking::{Blocking, block_on};
 use tenure_core::event::{Cursor, EventBatch, Scope};
-use tenure_core::layers::{Layer, Retry};
+use tenure_core::layers::{Layer, Retries, Retry};
 use tenure_core::*;
 
 /// The fate of the next join.
@@ -92,8 +92,9 @@ impl Stage {
         let acts = Mutex::new(acts.into_iter().collect());
         let store = Arc::new(Shared { acts, ..Shared::default() });
         let other = Locks::new(store.memory.clone()).blocking();
-        let retry = Retry::new(Store(store.clone()), host.clone(), 2, Duration::from_millis(1));
-        Self { store, locks: Locks::on(retry, host).blocking(), other }
+        let retries = Retries::times(2).after(Duration::from_millis(1));
+        let locks = Locks::with_retries(Store(store.clone()), host, retries).blocking();
+        Self { store, locks, other }
     }
 
     /// The delayed join happens, and the ticket leaves again.
@@ -107,7 +108,7 @@ impl Stage {
 #[test]
 fn a_refusal_after_an_answer_that_was_lost_stays_unknown_and_leaves_no_ghost() {
     let Stage { locks, other, .. } = Stage::new([Act::LosesAnswer, Act::Refuses]);
-    let error = locks.mutex("a").lock().unwrap_err();
+    let error = locks.mutex("a").ttl(Duration::from_secs(1)).lock().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert_eq!(
         error.to_string(),
@@ -205,7 +206,7 @@ fn who_waits_for_news_of_a_store_that_answers_again_is_not_told_of_an_outage() {
     let host: Arc<dyn Runtime> = Arc::new(BackgroundRuntime::for_timers());
     let (memory, silent) = (Memory::new(), AtomicU32::new(2));
     let quiet = Quiet { memory, silent, host: host.clone() };
-    let retry = Retry::new(quiet, host, 4, Duration::from_millis(1));
+    let retry = Retry::new(quiet, host, Retries::times(4).after(Duration::from_millis(1)));
     let news = block_on(retry.events(&Scope::Prefix(String::new()), Some(Cursor(0)))).unwrap();
     assert_eq!(news.cursor, Cursor(7));
 }

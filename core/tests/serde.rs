@@ -57,25 +57,22 @@ fn a_share_that_cannot_be_is_refused() {
 fn a_line_is_written_as_it_stands() {
     let locks = locks();
     let guard = locks.mutex("a").note("here").lock().unwrap();
-    let (ticket, place) = locks.line("a").unwrap().remove(0);
-    let (ticket, place) = (written(&ticket), written(&place));
-    assert_eq!(ticket["id"], json!(guard.id().to_string()));
-    assert_eq!(ticket["key"], json!("a"));
-    assert_eq!((&ticket["kind"], &ticket["permits"]), (&json!("exclusive"), &Value::Null));
+    let holder = written(&locks.line("a").unwrap()[0]);
+    assert_eq!(holder["id"], json!(guard.id().to_string()));
+    assert_eq!(holder["key"], json!("a"));
+    assert_eq!((&holder["kind"], &holder["permits"]), (&json!("exclusive"), &Value::Null));
     let permits = locks.semaphore("s", 5).acquire_many(2).unwrap();
-    let (of_permits, _) = locks.line("s").unwrap().remove(0);
-    let of_permits = written(&of_permits);
+    let of_permits = written(&locks.line("s").unwrap()[0]);
     assert_eq!(of_permits["kind"], json!("permits"));
     assert_eq!(of_permits["permits"], json!({"take": 2, "of": 5}));
     drop(permits);
-    assert_eq!(ticket["ttl_ms"], json!(30_000));
-    assert_eq!((&ticket["owner"], &ticket["note"]), (&json!("alice"), &json!("here")));
-    assert_eq!(place["token"], json!(guard.token()));
-    assert_eq!(place["state"], json!("holding"));
-    assert!(place["expires_in_ms"].as_u64().unwrap() <= 30_000);
+    assert_eq!((&holder["owner"], &holder["note"]), (&json!("alice"), &json!("here")));
+    assert_eq!(holder["token"], json!(guard.token()));
+    assert_eq!(holder["state"], json!("holding"));
+    assert!(holder["expires_in_ms"].as_u64().unwrap() <= 30_000);
+    assert!(holder["since_ms"].as_u64().is_some(), "the numbers of this store are times");
     locks.break_ticket("a", guard.id()).unwrap();
-    let (_, place) = locks.line("a").unwrap().remove(0);
-    assert_eq!(written(&place)["state"], json!("leaving"));
+    assert_eq!(written(&locks.line("a").unwrap()[0])["state"], json!("leaving"));
 }
 
 #[test]
@@ -88,6 +85,7 @@ fn events_leaders_and_counts_are_written() {
     assert_eq!(written(&seen)["event"], written(event));
     assert_eq!(written(event)["event"], json!("joined"));
     assert_eq!(written(event)["token"], json!(event.number));
+    assert_eq!(written(&event.ticket)["ttl_ms"], json!(30_000));
     assert_eq!(written(event)["at_us"], json!(event.at_us));
     assert_eq!(written(event)["ticket"]["key"], json!("a"));
     assert_eq!(written(&WatchEvent::Gap), json!("gap"));

@@ -58,7 +58,7 @@ impl Subscriber for &'static Log {
 
 /// Runs a test with an empty log. Returns the log and what was counted.
 fn observed(test: impl FnOnce()) -> (Vec<String>, BTreeMap<String, u64>) {
-    let _alone = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let lock = ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let log = *LOG.get_or_init(|| {
         let log: &'static Log = Box::leak(Box::default());
         tracing::subscriber::set_global_default(log).unwrap();
@@ -71,7 +71,9 @@ fn observed(test: impl FnOnce()) -> (Vec<String>, BTreeMap<String, u64>) {
     // Counters of an earlier test are taken out.
     let _ = counted();
     test();
-    (log.0.lock().unwrap().clone(), counted())
+    let observed = (log.0.lock().unwrap().clone(), counted());
+    drop(lock);
+    observed
 }
 
 /// The counts since the last call, by name and label value.

@@ -1,7 +1,7 @@
 //! Engines made of engines: what each adds, and that it adds nothing else.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use tenure_core::blocking::block_on;
 use tenure_core::event::{Cursor, Scope};
-use tenure_core::layers::{AnyEngine, Layer, OnRuntime, Operation, Quorum, Retry};
+use tenure_core::layers::{Layer, OnRuntime, Operation, Retries, Retry};
 use tenure_core::{
-    BackgroundRuntime, Engine, Error, ErrorKind, Guarantee, Guarantees, Key, LeaveMode,
-    LeaveOutcome, Locks, Memory, Result, Runtime, Share, Ticket, TicketState, WaitMode,
+    BackgroundRuntime, Engine, Error, ErrorKind, Guarantees, Key, LeaveMode, LeaveOutcome, Locks,
+    Memory, Result, Runtime, Share, Ticket, WaitMode,
 };
 use tokio::sync::Semaphore;
 
@@ -110,14 +110,14 @@ fn host() -> Arc<dyn Runtime> {
 }
 
 fn patient(arrives: impl IntoIterator<Item = bool>) -> Locks {
-    let host = host();
-    let retry = Retry::new(Lossy::new(arrives), host.clone(), 2, Duration::from_millis(1));
-    Locks::on(retry, host)
+    let retries = Retries::times(2).after(Duration::from_millis(1));
+    Locks::with_retries(Lossy::new(arrives), host(), retries)
 }
 
 #[test]
 fn all_attempts_together_have_one_time_and_the_last_reason_is_told() {
-    let retry = Retry::new(Silent::default(), host(), 1000, Duration::from_millis(1));
+    let retry =
+        Retry::new(Silent::default(), host(), Retries::times(1000).after(Duration::from_millis(1)));
     assert_eq!(retry.guarantees().answers_within, Silent::ANSWERS_WITHIN * 2);
     let key = Key::new("a").unwrap();
     let error = block_on(retry.line(&key)).unwrap_err();
@@ -133,7 +133,7 @@ fn all_attempts_together_have_one_time_and_the_last_reason_is_told() {
 #[test]
 fn a_lost_answer_is_asked_for_again_and_counts_once() {
     let locks = patient([false, false, true]).blocking();
-    let guard = locks.mutex("a").lock().unwrap();
+    let guard = locks.mutex("a").ttl(Duration::from_secs(1)).lock().unwrap();
     assert_eq!(locks.line("a").unwrap().len(), 1, "twice is once");
     guard.release().unwrap();
 }
@@ -142,7 +142,7 @@ fn a_lost_answer_is_asked_for_again_and_counts_once() {
 fn every_question_is_asked_again() {
     let locks = patient([vec![true], [false, false, true].repeat(4), vec![false; 3]].concat());
     let locks = locks.blocking();
-    let guard = locks.mutex("a").lock().unwrap();
+    let guard = locks.mutex("a").ttl(Duration::from_secs(1)).lock().unwrap();
     guard.extend().unwrap();
     assert_eq!(locks.keys("").unwrap().len(), 1);
     assert_eq!(locks.line("a").unwrap().len(), 1);
@@ -154,14 +154,14 @@ fn every_question_is_asked_again() {
 #[test]
 fn a_release_whose_answer_was_lost_is_no_loss() {
     let locks = patient([true, false, true]).blocking();
-    let guard = locks.mutex("a").lock().unwrap();
+    let guard = locks.mutex("a").ttl(Duration::from_secs(1)).lock().unwrap();
     guard.release().expect("the second attempt found it gone, because of the first");
 }
 
 #[test]
 fn a_store_that_stays_silent_is_an_error_and_leaves_nothing_behind() {
     let locks = patient([false; 3]).blocking();
-    let error = locks.mutex("a").lock().unwrap_err();
+    let error = locks.mutex("a").ttl(Duration::from_secs(1)).lock().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     locks.flush();
     assert!(locks.line("a").unwrap().is_empty());
@@ -194,7 +194,7 @@ fn a_writer_becomes_a_reader_by_the_next_renewal_that_comes_through() {
 #[test]
 fn a_campaign_goes_on_through_an_outage_and_ends_where_it_makes_no_sense() {
     let locks = hasty([false]);
-    let work = |term: tenure_core::LeaseHandle| async move { term.token() };
+    let work = |token: tenure_core::Token, _| async move { token.get() };
     assert!(block_on(locks.election("a").run(work)).unwrap() > 0);
     assert_eq!(block_on(locks.election("").run(work)).unwrap_err().kind(), ErrorKind::Invalid);
 }
@@ -208,129 +208,6 @@ fn a_sequence_asked_for_again_skips_but_never_repeats_and_a_window_is_not_asked_
     let error = locks.counter("c").add(1).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert_eq!(locks.counter("c").get().unwrap().value, 1, "it was counted once");
-}
-
-fn quorum_of(nodes: &[Memory]) -> Locks {
-    let host = host();
-    let nodes: Vec<AnyEngine> = nodes.iter().cloned().map(AnyEngine::new).collect();
-    Locks::on(Quorum::new(nodes, host.clone(), Duration::from_millis(100)).unwrap(), host)
-}
-
-#[test]
-fn a_quorum_excludes_and_its_token_grows_across_clients_and_nodes() {
-    let nodes: Vec<Memory> = (0..5).map(|_| Memory::new()).collect();
-    let (one, other) = (quorum_of(&nodes).blocking(), quorum_of(&nodes).blocking());
-    let mut last = 0;
-    for _ in 0..50 {
-        for locks in [&one, &other] {
-            let guard = locks.mutex("a").lock().unwrap();
-            assert!(guard.token() > last);
-            last = guard.token();
-            assert!(one.mutex("a").try_lock().unwrap().is_none());
-            assert_eq!(locks.line("a").unwrap()[0].1.number, last);
-            assert!(one.line("a").unwrap()[0].1.number >= last);
-            guard.release().unwrap();
-        }
-    }
-}
-
-#[test]
-fn a_quorum_outlives_a_minority_and_refuses_without_a_majority() {
-    let node = |arrives: bool| -> AnyEngine {
-        if arrives {
-            AnyEngine::new(Memory::new())
-        } else {
-            AnyEngine::new(Lossy::new([false; 1000]))
-        }
-    };
-    let locks = |up: [bool; 5]| {
-        let host = host();
-        let quorum = Quorum::new(up.map(node), host.clone(), Duration::from_millis(100)).unwrap();
-        Locks::on(quorum, host).blocking()
-    };
-    for up in [[true, true, true, true, false], [false, true, true, false, true]] {
-        locks(up).mutex("a").lock().unwrap().release().unwrap();
-    }
-    let error = locks([true, false, false, true, false]).mutex("a").lock().unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unavailable);
-    assert!(
-        error.to_string().starts_with("fewer than 3 of 5 stores answered; store 2: "),
-        "{error}"
-    );
-}
-
-/// A store that can be silent for a while.
-#[derive(Clone, Default)]
-struct Switched(Memory, Arc<AtomicBool>);
-
-impl Layer for Switched {
-    type Inner = Memory;
-
-    fn inner(&self) -> &Memory {
-        &self.0
-    }
-
-    async fn intercept<T: Send>(
-        &self,
-        _: Operation<'_>,
-        ask: impl Future<Output = Result<T>> + Send,
-    ) -> Result<T> {
-        if self.1.load(Ordering::Relaxed) {
-            return Err(Error::unavailable("nobody answers"));
-        }
-        ask.await
-    }
-}
-
-#[test]
-fn a_quorum_takes_no_silence_for_a_loss() {
-    let nodes: [Switched; 3] = Default::default();
-    let host = host();
-    let engines = nodes.clone().map(AnyEngine::new);
-    let quorum = Quorum::new(engines, host, Duration::from_millis(100)).unwrap();
-    let key = Key::new("a").unwrap();
-    let ticket = Ticket::new(key.clone(), Share::WHOLE);
-    block_on(async {
-        quorum.join(&ticket, WaitMode::Wait).await.unwrap().expect("it waits");
-        // One has lost its data, one is silent, and one keeps the ticket.
-        let (lost, _) = nodes[1].0.line(&key).await.unwrap().remove(0);
-        nodes[1].0.leave(&lost, LeaveMode::Now).await.unwrap();
-        nodes[0].1.store(true, Ordering::Relaxed);
-        let error = quorum.renew(&ticket).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Unavailable, "the silent one may keep it");
-        nodes[0].1.store(false, Ordering::Relaxed);
-        let place = quorum.renew(&ticket).await.unwrap().expect("a majority keeps it");
-        assert_eq!((place.state, place.leaving), (TicketState::Holding, false));
-        let (lost, _) = nodes[2].0.line(&key).await.unwrap().remove(0);
-        nodes[2].0.leave(&lost, LeaveMode::Now).await.unwrap();
-        assert_eq!(quorum.renew(&ticket).await.unwrap(), None, "no majority keeps it");
-    });
-}
-
-#[test]
-fn a_quorum_says_what_it_cannot_keep() {
-    let nodes: Vec<Memory> = (0..3).map(|_| Memory::new()).collect();
-    let locks = quorum_of(&nodes).blocking();
-    let error = locks.semaphore("s", 2).acquire().unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unsupported);
-    assert_eq!(locks.sequence("s").next().unwrap_err().kind(), ErrorKind::Unsupported);
-    assert_eq!(locks.require(&[Guarantee::Fair]).unwrap_err().kind(), ErrorKind::Unsupported);
-    let few = Quorum::new([AnyEngine::new(Memory::new())], host(), Duration::from_millis(1));
-    assert_eq!(few.err().unwrap().kind(), ErrorKind::Invalid);
-}
-
-#[test]
-fn a_quorum_lets_readers_in_together_and_a_writer_alone() {
-    let nodes: Vec<Memory> = (0..3).map(|_| Memory::new()).collect();
-    let (one, other) = (quorum_of(&nodes).blocking(), quorum_of(&nodes).blocking());
-    let readers = (one.rwlock("d").read().unwrap(), other.rwlock("d").read().unwrap());
-    assert!(one.rwlock("d").try_write().unwrap().is_none());
-    drop(readers);
-    one.flush();
-    other.flush();
-    let writer = other.rwlock("d").write().unwrap();
-    assert!(one.rwlock("d").try_read().unwrap().is_none());
-    writer.release().unwrap();
 }
 
 /// A store whose verbs keep much until they are answered.
@@ -360,7 +237,7 @@ fn a_verb_that_is_asked_in_place_carries_no_copies_of_itself() {
     let ticket = Ticket::new(Key::new("k").unwrap(), Share::WHOLE);
     let alone = Large(Memory::new());
     let hosted = OnRuntime::of(host(), Large(Memory::new())).in_place_where(|_| true, 1);
-    let engine = Retry::new(hosted, host(), 3, Duration::from_millis(1));
+    let engine = Retry::new(hosted, host(), Retries::times(3));
     let join = engine.join(&ticket, WaitMode::Wait);
     let (size, own) =
         (size_of_val(&join), size_of_val(&Engine::join(&alone, &ticket, WaitMode::Wait)));

@@ -2,10 +2,11 @@
 //! the client share.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
-use tenure_core::{Error, jitter};
+use tenure_core::sync::Mutex;
+use tenure_core::{Backoff, Error};
 use tokio::sync::Notify;
 
 use crate::rate_limiter::{EACH, RateLimiter};
@@ -39,7 +40,7 @@ struct State {
 
 struct LastFailure {
     reason: Error,
-    pause: Duration,
+    backoff: Backoff,
     until: Instant,
     /// Whether a trial is under way.
     is_tried: bool,
@@ -95,14 +96,15 @@ impl ConnectPolicy {
     pub(crate) fn fail(&self, reason: &Error) {
         let now = Instant::now();
         let mut state = self.state();
-        let pause = match &mut state.trouble {
+        let mut backoff = match &state.trouble {
             // Connections that fail at the same time count as one failure.
             Some(trouble) if now < trouble.until || trouble.is_tried => return,
-            Some(trouble) => (trouble.pause * 2).min(PAUSE_MAX),
-            None => PAUSE_FIRST,
+            Some(trouble) => trouble.backoff.clone(),
+            None => Backoff::new(PAUSE_FIRST, PAUSE_MAX),
         };
-        let until = now + jitter(pause, getrandom::u64().unwrap_or(0));
-        state.trouble = Some(LastFailure { reason: reason.clone(), pause, until, is_tried: false });
+        let until = now + backoff.pause();
+        let reason = reason.clone();
+        state.trouble = Some(LastFailure { reason, backoff, until, is_tried: false });
     }
 
     /// Returns the reason of the last failure, if the server is not known to work again.
@@ -125,7 +127,7 @@ impl ConnectPolicy {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 
@@ -209,8 +211,8 @@ mod tests {
         for attempt in at_once {
             attempt.failed(&reason());
         }
-        let pause = attempts.state().trouble.as_ref().unwrap().pause;
-        assert_eq!(pause, PAUSE_FIRST);
+        let mut backoff = attempts.state().trouble.as_ref().unwrap().backoff.clone();
+        assert!(backoff.next(u64::MAX) <= PAUSE_FIRST * 2, "it has failed once");
     }
 
     #[test]
@@ -220,6 +222,8 @@ mod tests {
             attempts.fail(&reason());
             attempts.state().trouble.as_mut().unwrap().until = Instant::now();
         }
-        assert_eq!(attempts.state().trouble.as_ref().unwrap().pause, PAUSE_MAX);
+        let mut backoff = attempts.state().trouble.as_ref().unwrap().backoff.clone();
+        let pause = backoff.next(u64::MAX);
+        assert!((PAUSE_MAX * 99 / 100..=PAUSE_MAX).contains(&pause), "{pause:?}");
     }
 }

@@ -3,9 +3,11 @@
 //! thread.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use tokio::runtime::{Handle, Id, RuntimeFlavor};
+
+use tenure_core::sync::Mutex;
 
 use crate::link::{Client, Link};
 use crate::server::Server;
@@ -103,5 +105,5 @@ pub fn driven_runtime() -> Option<Handle> {
 }
 
 fn lock<S: Server>(others: &Mutex<Others<S>>) -> MutexGuard<'_, Others<S>> {
-    others.lock().unwrap_or_else(PoisonError::into_inner)
+    others.lock()
 }

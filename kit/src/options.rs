@@ -14,6 +14,9 @@ use tenure_core::{Error, Result};
 use crate::duration;
 use crate::secret::Secret;
 
+/// The time limits that an engine over a server accepts.
+pub const TIMES: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(3600);
+
 /// Maximum number of wrong letters for which an error suggests a known name.
 const TYPING_ERRORS_MAX: usize = 2;
 
@@ -95,11 +98,7 @@ impl Value {
     ///
     /// The text is not a duration, or the duration is out of bounds.
     pub fn time(&self, within: RangeInclusive<Duration>) -> Result<Duration> {
-        let (least, most) = (duration::brief(*within.start()), duration::brief(*within.end()));
-        let time = duration::parse(&self.text).ok().filter(|time| within.contains(time));
-        time.ok_or_else(|| {
-            self.wrong(&format!("a time from {least} to {most}, such as 500ms, 2s or 1m"))
-        })
+        bounded(&self.of, duration::parse(&self.text).ok(), within)
     }
 
     /// Reads a whole number.
@@ -138,6 +137,23 @@ impl Value {
             self.wrong(&listed(&words, "or"))
         })
     }
+}
+
+/// Checks a duration that a program gives for an option.
+///
+/// # Errors
+///
+/// The duration is not within [`TIMES`].
+pub fn checked_time(option: &str, time: Duration) -> Result<Duration> {
+    bounded(&format!("`{option}`"), Some(time), TIMES)
+}
+
+fn bounded(of: &str, time: Option<Duration>, within: RangeInclusive<Duration>) -> Result<Duration> {
+    time.filter(|time| within.contains(time)).ok_or_else(|| {
+        let (least, most) = (duration::brief(*within.start()), duration::brief(*within.end()));
+        let takes = format!("a time from {least} to {most}, such as 500ms, 2s or 1m");
+        Value::new(of, "").wrong(&takes)
+    })
 }
 
 /// Whether a path begins with `~`, which a shell would have replaced by a home directory.

@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::pin::pin;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 use std::time::{Duration, Instant};
 
+use tenure_core::sync::Mutex;
 use tenure_core::wake::WakeRegistry;
 use tenure_core::{Place, TicketId, TicketState, Wake};
 
@@ -228,7 +229,7 @@ impl Subscriptions {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

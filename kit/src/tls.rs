@@ -1,10 +1,10 @@
-//! The options of URLs for TLS: PEM files with the trusted authorities and the client's
-//! certificate.
+//! The settings of TLS: the trusted authorities and the client's certificate, from PEM files or
+//! from memory.
 
 #[cfg(feature = "tls")]
 mod certificate;
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::fs;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
@@ -16,22 +16,34 @@ pub use certificate::{certificate_error, certificate_error_in_text, tls_error};
 
 use crate::options::Value;
 
-/// The PEM files that a URL names.
+/// The authorities that a client trusts, and the certificate that it shows.
+///
+/// The default trusts the authorities of the system, and shows no certificate.
 ///
 /// ```
-/// use tenure_kit::tls::Files;
+/// use tenure_kit::tls::{Pem, Tls};
 ///
-/// let files = Files { cert: Some("me.pem".into()), ..Files::default() };
-/// assert!(files.agree().is_err(), "a certificate needs its key");
+/// let ca = b"-----BEGIN CERTIFICATE-----"; // the program has it from elsewhere
+/// let tls = Tls::new()
+///     .ca(Pem::Bytes(ca.to_vec()))
+///     .identity(Pem::File("client.pem".into()), Pem::File("client.key".into()));
+/// # drop(tls);
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Files {
-    /// The trusted authorities: the option `ca`.
-    pub ca: Option<PathBuf>,
-    /// The certificate of this client: the option `cert`.
-    pub cert: Option<PathBuf>,
-    /// The key of that certificate: the option `key`.
-    pub key: Option<PathBuf>,
+#[must_use]
+pub struct Tls {
+    ca: Option<Pem>,
+    cert: Option<Pem>,
+    key: Option<Pem>,
+}
+
+/// A certificate or a key in PEM.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Pem {
+    /// A file. It is read again for each new connection, so that a renewed certificate counts.
+    File(PathBuf),
+    /// The content, which the program has in memory. `Debug` does not print it.
+    Bytes(Vec<u8>),
 }
 
 /// A client's certificate and its key, in PEM.
@@ -42,8 +54,33 @@ pub struct Identity {
     pub key: Vec<u8>,
 }
 
-impl Files {
-    /// Returns the files of a URL with TLS.
+impl Tls {
+    /// Creates the default: trusts the authorities of the system, and shows no certificate.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets the trusted authorities, which take the place of those of the system: the option `ca`.
+    pub fn ca(self, ca: Pem) -> Self {
+        Self { ca: Some(ca), ..self }
+    }
+
+    /// Sets the certificate of this client and its key: the options `cert` and `key`.
+    pub fn identity(self, cert: Pem, key: Pem) -> Self {
+        Self { cert: Some(cert), key: Some(key), ..self }
+    }
+
+    /// Returns whether the authorities were set.
+    pub fn has_ca(&self) -> bool {
+        self.ca.is_some()
+    }
+
+    /// Returns whether this client has a certificate.
+    pub fn has_identity(&self) -> bool {
+        self.cert.is_some()
+    }
+
+    /// Returns the settings of a URL with TLS.
     ///
     /// # Errors
     ///
@@ -54,7 +91,7 @@ impl Files {
         })
     }
 
-    /// Sets the option `ca`, `cert` or `key`.
+    /// Sets the option `ca`, `cert` or `key` of a URL.
     ///
     /// # Errors
     ///
@@ -64,13 +101,13 @@ impl Files {
     ///
     /// Panics for another option.
     pub fn set(&mut self, option: &str, value: Value) -> Result<()> {
-        let file = match option {
+        let pem = match option {
             "ca" => &mut self.ca,
             "cert" => &mut self.cert,
             "key" => &mut self.key,
             _ => unreachable!("`{option}` is not an option of TLS"),
         };
-        *file = Some(value.file()?);
+        *pem = Some(Pem::File(value.file()?));
         Ok(())
     }
 
@@ -88,41 +125,67 @@ impl Files {
         ))
     }
 
-    /// Reads the trusted authorities, if `ca` is given.
+    /// Returns the trusted authorities, if `ca` is given.
     ///
     /// # Errors
     ///
-    /// The file cannot be read, or contains no certificate in PEM.
-    pub fn authorities(&self) -> Result<Option<Vec<u8>>> {
-        self.ca.as_deref().map(|ca| read("ca", ca, &CERTIFICATE)).transpose()
+    /// A file cannot be read, or there is no certificate in PEM.
+    pub fn read_ca(&self) -> Result<Option<Vec<u8>>> {
+        self.ca.as_ref().map(|ca| ca.read("ca", &CERTIFICATE)).transpose()
     }
 
-    /// Reads the client's certificate and key, if `cert` and `key` are given.
+    /// Returns the client's certificate and key, if `cert` and `key` are given.
     ///
     /// # Errors
     ///
-    /// A file cannot be read, or does not contain its part in PEM.
-    pub fn identity(&self) -> Result<Option<Identity>> {
+    /// A file cannot be read, or one of them is not there in PEM.
+    pub fn read_identity(&self) -> Result<Option<Identity>> {
         let (Some(cert), Some(key)) = (&self.cert, &self.key) else { return Ok(None) };
-        let (cert, key) = (read("cert", cert, &CERTIFICATE)?, read("key", key, &KEY)?);
+        let (cert, key) = (cert.read("cert", &CERTIFICATE)?, key.read("key", &KEY)?);
         Ok(Some(Identity { cert, key }))
     }
 
-    /// Returns the error for files that rustls refuses for the reason `why`.
+    /// Returns the error for certificates or a key that rustls refuses for the reason `why`.
     pub fn unusable(&self, why: impl Display) -> Error {
-        let files = [("ca", &self.ca), ("cert", &self.cert), ("key", &self.key)];
-        let named = files.iter().filter_map(|(option, file)| {
-            file.as_ref().map(|file| format!("`{option}` {}", file.display()))
+        let parts = [("ca", &self.ca), ("cert", &self.cert), ("key", &self.key)];
+        let named = parts.iter().filter_map(|(option, pem)| match pem.as_ref()? {
+            Pem::File(path) => Some(format!("`{option}` {}", path.display())),
+            Pem::Bytes(_) => Some(in_memory(option)),
         });
         let named: Vec<String> = named.collect();
         Error::invalid(format!("{} cannot be used for TLS: {why}", named.join(", ")))
     }
 }
 
-/// Reads a PEM file that contains the `wanted` part. Refuses a damaged file, because the error of a
-/// parser would repeat a part of it, which may be a key.
-fn read(option: &str, path: &Path, wanted: &Part) -> Result<Vec<u8>> {
-    let file = format!("`{option}`: {}", path.display());
+impl Pem {
+    /// Returns the content, which has the `wanted` part.
+    fn read(&self, option: &str, wanted: &Part) -> Result<Vec<u8>> {
+        match self {
+            Self::File(path) => {
+                let file = format!("`{option}`: {}", path.display());
+                checked(&file, read(&file, path)?, wanted)
+            }
+            Self::Bytes(bytes) => checked(&in_memory(option), bytes.clone(), wanted),
+        }
+    }
+}
+
+impl fmt::Debug for Pem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => f.debug_tuple("File").field(path).finish(),
+            Self::Bytes(_) => f.write_str("Bytes(…)"),
+        }
+    }
+}
+
+/// Returns the name of an option's content for an error message, which must not show a key.
+fn in_memory(option: &str) -> String {
+    format!("`{option}` in memory")
+}
+
+/// Reads a file up to the maximum size and one byte more.
+fn read(file: &str, path: &Path) -> Result<Vec<u8>> {
     let unread = |error: io::Error| Error::invalid(format!("{file} cannot be read: {error}"));
     // Opening a pipe would block until a program writes to it.
     if !fs::metadata(path).map_err(unread)?.is_file() {
@@ -134,19 +197,25 @@ fn read(option: &str, path: &Path, wanted: &Part) -> Result<Vec<u8>> {
     fs::File::open(path)
         .and_then(|open| open.take(BYTES_MAX + 1).read_to_end(&mut pem))
         .map_err(unread)?;
+    Ok(pem)
+}
+
+/// Returns the PEM if it contains the `wanted` part. Refuses damaged PEM, because the error of a
+/// parser would repeat a part of it, which may be a key.
+fn checked(place: &str, pem: Vec<u8>, wanted: &Part) -> Result<Vec<u8>> {
     if pem.len() as u64 > BYTES_MAX {
         return Err(Error::invalid(format!(
-            "{file} is larger than 1 MiB: name a file with certificates or a key"
+            "{place} is larger than 1 MiB: give certificates or a key"
         )));
     }
     let Some(labels) = labels(&pem) else {
         return Err(Error::invalid(format!(
-            "{file} has a PEM header or footer that does not stand alone on a line: check for joined lines and a missing end"
+            "{place} has a PEM header or footer that does not stand alone on a line: check for joined lines and a missing end"
         )));
     };
     if wanted.name == KEY.name && labels.contains(&ENCRYPTED) {
         return Err(Error::invalid(format!(
-            "{file} has an encrypted private key: remove the password with `openssl pkey`"
+            "{place} has an encrypted private key: remove the password with `openssl pkey`"
         )));
     }
     if labels.iter().any(|label| wanted.labels.contains(label)) {
@@ -155,10 +224,10 @@ fn read(option: &str, path: &Path, wanted: &Part) -> Result<Vec<u8>> {
     let others = [&CERTIFICATE, &KEY].into_iter();
     let mut others = others.filter(|other| labels.iter().any(|it| other.labels.contains(it)));
     let has = others.next().map_or(String::new(), |other| format!(", but a {}", other.name));
-    Err(Error::invalid(format!("{file} has no {} in PEM{has}", wanted.name)))
+    Err(Error::invalid(format!("{place} has no {} in PEM{has}", wanted.name)))
 }
 
-/// Maximum size of a file.
+/// Maximum size of a certificate or key.
 const BYTES_MAX: u64 = 1024 * 1024;
 
 /// A part of a PEM file, with the labels that mark it.

@@ -18,7 +18,7 @@ use tenure_core::{Error, Result};
 use crate::options::{self, KnownOption, Value, begins_at_home};
 use crate::secret::Secret;
 
-/// Maximum number of servers in one URL.
+/// Maximum number of servers of one store.
 const SERVERS_MAX: usize = 64;
 /// The bytes of a path that are percent-encoded in a URL.
 const ESCAPED: &AsciiSet =
@@ -133,36 +133,11 @@ impl<'a> Url<'a> {
         let (login, address) =
             address.rsplit_once('@').map_or(("", address), |(login, address)| (login, address));
         let (names, path) = address.split_once('/').unwrap_or((address, ""));
-        let addresses = names.split(',').map(|text| self.address(text, usual_port));
-        let addresses = addresses.collect::<Result<Vec<Address>>>()?;
-        if addresses.len() > SERVERS_MAX {
-            return Err(Error::invalid(format!("a URL names at most {SERVERS_MAX} servers")));
-        }
+        let addresses = Address::parse_all(names.split(','), usual_port)
+            .map_err(|error| self.or_escape(&error.to_string()))?;
         let parts = path.split('/').filter(|part| !part.is_empty());
         let path = parts.map(|part| Ok(decode("the path", part)?.into_owned()));
         Ok(Servers { login: Login::read(login)?, addresses, path: path.collect::<Result<_>>()? })
-    }
-
-    fn address(&self, text: &str, usual_port: u16) -> Result<Address> {
-        let (name, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-            Some((name, "")) => (name, None),
-            Some((name, rest)) => (name, Some(rest.strip_prefix(':').unwrap_or("?"))),
-            None => text.split_once(':').map_or((text, None), |(name, port)| (name, Some(port))),
-        };
-        let port = match port {
-            None | Some("") => Some(usual_port),
-            Some(port) => port.parse().ok().filter(|port| *port > 0),
-        };
-        // The rest may be a part of a password, and is not repeated.
-        if name.contains(char::is_whitespace) {
-            return Err(self.or_escape("the name of a server contains white space: remove it"));
-        }
-        if let Some(port) = port.filter(|_| !name.is_empty()) {
-            return Ok(Address { name: name.to_owned(), port });
-        }
-        Err(self.or_escape(
-            "the URL has a server without a name or without a valid port: write SERVER or SERVER:PORT, separate servers by one comma, and write [::1]:PORT for an IPv6 address",
-        ))
     }
 
     /// Returns the error for a server or an option. It adds a hint if the cause may be a password
@@ -212,19 +187,81 @@ impl<'a> Url<'a> {
 }
 
 impl Login {
+    /// Creates a login. An empty text is none, as in a URL.
+    pub fn new(user: impl Into<String>, password: impl Into<String>) -> Self {
+        let some = |text: String| (!text.is_empty()).then_some(text);
+        Self { user: some(user.into()), password: some(password.into()).map(Secret::new) }
+    }
+
     fn read(text: &str) -> Result<Self> {
         let (user, password) = text.split_once(':').unwrap_or((text, ""));
-        let read = |text: &str, of| match text {
-            "" => Ok(None),
-            text => decode(of, text).map(|text| Some(text.into_owned())),
+        Ok(Self::new(decode("the user", user)?, decode("the password", password)?))
+    }
+
+    /// Checks that user and password are given together.
+    ///
+    /// # Errors
+    ///
+    /// One of them is missing.
+    pub fn agree(&self) -> Result<()> {
+        let (has, lacks) = match (&self.user, &self.password) {
+            (Some(_), None) => ("user", "password"),
+            (None, Some(_)) => ("password", "user"),
+            _ => return Ok(()),
         };
-        let (user, password) = (read(user, "the user")?, read(password, "the password")?);
-        if user.is_some() && password.is_none() {
+        Err(Error::invalid(format!(
+            "the login has a {has} and no {lacks}: give both, in a URL as user:password@ before the first server"
+        )))
+    }
+}
+
+impl Address {
+    /// Reads the addresses of a store's servers: `SERVER` or `SERVER:PORT`, for IPv6 `[::1]:PORT`.
+    /// A server without a port has `usual_port`.
+    ///
+    /// # Errors
+    ///
+    /// An address is malformed, or there is none, or there are more than 64.
+    pub fn parse_all(
+        servers: impl IntoIterator<Item = impl AsRef<str>>,
+        usual_port: u16,
+    ) -> Result<Vec<Self>> {
+        let servers = servers.into_iter().map(|server| Self::parse(server.as_ref(), usual_port));
+        let servers: Vec<Self> = servers.collect::<Result<_>>()?;
+        match servers.len() {
+            0 => Err(Error::invalid("no server is named: name at least one")),
+            1..=SERVERS_MAX => Ok(servers),
+            _ => Err(Error::invalid(format!("more than {SERVERS_MAX} servers are named"))),
+        }
+    }
+
+    /// Reads one address, as [`parse_all`](Self::parse_all).
+    ///
+    /// # Errors
+    ///
+    /// The address is malformed.
+    pub fn parse(text: &str, usual_port: u16) -> Result<Self> {
+        let (name, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+            Some((name, "")) => (name, None),
+            Some((name, rest)) => (name, Some(rest.strip_prefix(':').unwrap_or("?"))),
+            None => text.split_once(':').map_or((text, None), |(name, port)| (name, Some(port))),
+        };
+        let port = match port {
+            None | Some("") => Some(usual_port),
+            Some(port) => port.parse().ok().filter(|port| *port > 0),
+        };
+        // The rest may be a part of a password, and is not repeated.
+        if name.contains(|sign: char| sign.is_whitespace() || ",/?@".contains(sign)) {
             return Err(Error::invalid(
-                "the URL has a user and no password: write user:password@ before the first server",
+                "the name of a server contains white space or one of the signs , / ? @: name each server by itself",
             ));
         }
-        Ok(Self { user, password: password.map(Secret::new) })
+        if let Some(port) = port.filter(|_| !name.is_empty()) {
+            return Ok(Self { name: name.to_owned(), port });
+        }
+        Err(Error::invalid(
+            "a server has no name or no valid port: write SERVER or SERVER:PORT, separate the servers of a URL by one comma, and write [::1]:PORT for an IPv6 address",
+        ))
     }
 }
 

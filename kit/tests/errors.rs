@@ -4,18 +4,23 @@ use std::time::Duration;
 
 use tenure_core::{Error, ErrorKind};
 use tenure_kit::options::{KnownOption, Value};
-use tenure_kit::url::Url;
+use tenure_kit::url::{Address, Url};
 
 const OPTIONS: &[KnownOption] = &[
     KnownOption::new("timeout", "TIME", "How long an answer may take"),
     KnownOption::new("acks", "N", "How many replicas must agree"),
     KnownOption::new("tls", "on|off", "Whether the connection is encrypted"),
-    KnownOption::new("young", "trust|refuse", "What a young server is worth"),
+    KnownOption::new("after_restart", "trust|refuse", "What a young server is worth"),
     KnownOption::file("ca", "Whom to trust"),
 ];
 
 fn servers(url: &str) -> Error {
     Url::parse(url).and_then(|url| url.servers(1)).map(drop).unwrap_err()
+}
+
+fn login(url: &str) -> Error {
+    let servers = Url::parse(url).and_then(|url| url.servers(1));
+    servers.and_then(|servers| servers.login.agree()).unwrap_err()
 }
 
 fn path(url: &str) -> Error {
@@ -35,7 +40,7 @@ fn read(name: &str, value: Value) -> Result<(), Error> {
         "timeout" => value.time(Duration::from_millis(1)..=Duration::from_secs(3600)).map(drop),
         "acks" => value.number(0..=5_u16).map(drop),
         "tls" => value.switch().map(drop),
-        "young" => value.one_of(&[("trust", 1), ("refuse", 2)]).map(drop),
+        "after_restart" => value.one_of(&[("trust", 1), ("refuse", 2)]).map(drop),
         _ => value.file().map(drop),
     }
 }
@@ -72,23 +77,32 @@ fn each_mistake_has_its_sentence() {
         (
             servers,
             "x://",
-            "the URL has a server without a name or without a valid port: write SERVER or SERVER:PORT, separate servers by one comma, and write [::1]:PORT for an IPv6 address",
+            "a server has no name or no valid port: write SERVER or SERVER:PORT, separate the servers of a URL by one comma, and write [::1]:PORT for an IPv6 address",
         ),
-        (servers, "x://a:s@no secret", "the name of a server contains white space: remove it"),
+        (
+            servers,
+            "x://a:s@no secret",
+            "the name of a server contains white space or one of the signs , / ? @: name each server by itself",
+        ),
         (
             servers,
             "x://h:0",
-            "the URL has a server without a name or without a valid port: write SERVER or SERVER:PORT, separate servers by one comma, and write [::1]:PORT for an IPv6 address",
+            "a server has no name or no valid port: write SERVER or SERVER:PORT, separate the servers of a URL by one comma, and write [::1]:PORT for an IPv6 address",
         ),
         (
             servers,
             "x://:secret?secret@h",
-            "the URL has a server without a name or without a valid port: write SERVER or SERVER:PORT, separate servers by one comma, and write [::1]:PORT for an IPv6 address; a question mark in a password is written %3F",
+            "a server has no name or no valid port: write SERVER or SERVER:PORT, separate the servers of a URL by one comma, and write [::1]:PORT for an IPv6 address; a question mark in a password is written %3F",
         ),
         (
-            servers,
+            login,
             "x://secret@h",
-            "the URL has a user and no password: write user:password@ before the first server",
+            "the login has a user and no password: give both, in a URL as user:password@ before the first server",
+        ),
+        (
+            login,
+            "x://:secret@h",
+            "the login has a password and no user: give both, in a URL as user:password@ before the first server",
         ),
         (
             servers,
@@ -129,17 +143,17 @@ fn each_wrong_path_and_option_has_its_sentence() {
         (
             option,
             "timout=1s",
-            "`timout` is no option of `x:` (did you mean `timeout`?): there are `timeout`, `acks`, `tls`, `young` and `ca`",
+            "`timout` is no option of `x:` (did you mean `timeout`?): there are `timeout`, `acks`, `tls`, `after_restart` and `ca`",
         ),
         (
             option,
             "secret=1",
-            "the URL has an option that `x:` does not have: there are `timeout`, `acks`, `tls`, `young` and `ca`",
+            "the URL has an option that `x:` does not have: there are `timeout`, `acks`, `tls`, `after_restart` and `ca`",
         ),
         (
             option,
             "secret@h",
-            "the URL has an option that `x:` does not have: there are `timeout`, `acks`, `tls`, `young` and `ca`; a question mark in a password is written %3F",
+            "the URL has an option that `x:` does not have: there are `timeout`, `acks`, `tls`, `after_restart` and `ca`; a question mark in a password is written %3F",
         ),
         (option, "acks=1&acks=2", "the URL has `acks` twice: leave one out"),
         (option, "timeout=3601", "`timeout` takes a time from 1ms to 1h, such as 500ms, 2s or 1m"),
@@ -148,7 +162,7 @@ fn each_wrong_path_and_option_has_its_sentence() {
         (option, "acks=secret", "`acks` takes a number from 0 to 5"),
         (option, "tls=secret", "`tls` takes `on` or `off`"),
         (option, "tls", "`tls` takes `on` or `off`"),
-        (option, "young=secret", "`young` takes `trust` or `refuse`"),
+        (option, "after_restart=secret", "`after_restart` takes `trust` or `refuse`"),
         (option, "ca=", "`ca` takes the path of a file"),
         (
             option,
@@ -165,7 +179,17 @@ fn each_wrong_path_and_option_has_its_sentence() {
 }
 
 #[test]
-fn more_than_64_servers_are_refused() {
+fn more_than_64_servers_are_refused_and_less_than_one() {
     let many = format!("x://{}", vec!["h"; 65].join(","));
-    assert_eq!(servers(&many).to_string(), "a URL names at most 64 servers");
+    assert_eq!(servers(&many).to_string(), "more than 64 servers are named");
+    let none = Address::parse_all([""; 0], 1).unwrap_err();
+    assert_eq!(none.to_string(), "no server is named: name at least one");
+}
+
+#[test]
+fn an_address_of_a_program_is_no_part_of_a_url() {
+    for text in ["redis://h", "u:secret@h", "u@h", "h1,h2:5", "h/3", "h?a=b", "::1", "h:99999"] {
+        let error = Address::parse_all([text], 1).unwrap_err().to_string();
+        assert!(error.contains("server") && !error.contains("secret"), "{text}: {error}");
+    }
 }

@@ -3,12 +3,27 @@
 use std::fs;
 
 use tenure_core::{Error, ErrorKind};
-use tenure_kit::tls::Files;
+use tenure_kit::tls::{Identity, Pem, Tls};
 
 const SECRET: &str = "MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQg";
 
 fn pem(label: &str) -> String {
     format!("-----BEGIN {label}-----\n{SECRET}\n-----END {label}-----\n")
+}
+
+/// Asserts that a key in memory is read, or refused, as its file is.
+fn assert_as_in_memory(file: &Result<Option<Identity>, Error>, tls: &Tls) {
+    assert!(!format!("{tls:?}").contains(SECRET), "{tls:?}");
+    let words = |read: &Result<Option<Identity>, Error>| {
+        let error = read.as_ref().map(drop).err()?.to_string();
+        // The sentences are the same after the name of the file, and "in memory".
+        Some(error.split_once(" has ").or(error.split_once(" is "))?.1.to_owned())
+    };
+    let memory = tls.read_identity();
+    assert_eq!(words(file), words(&memory));
+    if let Err(error) = memory {
+        assert!(error.to_string().starts_with("`key` in memory "), "{error}");
+    }
 }
 
 /// Reads a file as a key, and returns the error without the name of the file.
@@ -17,7 +32,9 @@ fn read_key(name: &str, text: &[u8]) -> Result<(), String> {
     let (cert, path) = (folder.path().join("cert.pem"), folder.path().join(name));
     fs::write(&cert, pem("CERTIFICATE")).unwrap();
     fs::write(&path, text).unwrap();
-    let read = Files { ca: None, cert: Some(cert), key: Some(path.clone()) }.identity();
+    let read = Tls::new().identity(Pem::File(cert.clone()), Pem::File(path.clone()));
+    let read = read.read_identity();
+    assert_as_in_memory(&read, &Tls::new().identity(Pem::File(cert), Pem::Bytes(text.to_vec())));
     let read = read.map(drop).map_err(|error: Error| {
         assert_eq!(error.kind(), ErrorKind::Invalid);
         error.to_string()
@@ -69,25 +86,30 @@ fn a_file_that_is_not_what_it_should_be_is_named_and_no_key_is_shown() {
         (
             "large",
             "a line without a key\n".repeat(50_000),
-            "is larger than 1 MiB: name a file with certificates or a key",
+            "is larger than 1 MiB: give certificates or a key",
         ),
     ] {
         assert_eq!(read_key(name, text.as_bytes()).unwrap_err(), sentence, "{name}");
     }
     let strange = [&b"-----BEGIN \xff"[..], key.replace('\n', " ").as_bytes()].concat();
     assert_eq!(read_key("strange", &strange).unwrap_err(), broken);
-    let absent = Files { ca: Some("/nowhere/ca.pem".into()), ..Files::default() };
-    let error = absent.authorities().map(drop).unwrap_err();
+    let absent = Tls::new().ca(Pem::File("/nowhere/ca.pem".into()));
+    let error = absent.read_ca().map(drop).unwrap_err();
     assert!(error.to_string().starts_with("`ca`: /nowhere/ca.pem cannot be read"), "{error}");
 }
 
 #[test]
 fn unusable_files_are_named_with_the_words_of_tls() {
-    let (cert, key) = (Some("me.pem".into()), Some("you.key".into()));
-    let files = Files { ca: Some("ca.pem".into()), cert, key };
+    let (cert, key) = (Pem::File("me.pem".into()), Pem::File("you.key".into()));
+    let tls = Tls::new().ca(Pem::File("ca.pem".into())).identity(cert.clone(), key);
     assert_eq!(
-        files.unusable("keys may not be consistent: KeyMismatch").to_string(),
+        tls.unusable("keys may not be consistent: KeyMismatch").to_string(),
         "`ca` ca.pem, `cert` me.pem, `key` you.key cannot be used for TLS: keys may not be consistent: KeyMismatch"
+    );
+    let tls = Tls::new().identity(cert, Pem::Bytes(SECRET.into()));
+    assert_eq!(
+        tls.unusable("KeyMismatch").to_string(),
+        "`cert` me.pem, `key` in memory cannot be used for TLS: KeyMismatch"
     );
 }
 
@@ -99,8 +121,8 @@ fn a_pipe_without_a_writer_is_refused_at_once() {
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let (sender, receiver) = std::sync::mpsc::channel();
     for path in [pipe, folder.path().to_owned()] {
-        let (files, sender) = (Files { ca: Some(path), ..Files::default() }, sender.clone());
-        std::thread::spawn(move || sender.send(files.authorities().unwrap_err().to_string()));
+        let (tls, sender) = (Tls::new().ca(Pem::File(path)), sender.clone());
+        std::thread::spawn(move || sender.send(tls.read_ca().unwrap_err().to_string()));
     }
     for _ in 0..2 {
         let error = receiver.recv_timeout(std::time::Duration::from_secs(60)).expect("an error");

@@ -36,6 +36,8 @@
 //! Servers run on Unix only; other systems have no deployments. Nothing here is hardened: passwords
 //! are for tests of passwords.
 
+#![allow(clippy::missing_errors_doc, reason = "the head of this page has them once")]
+
 mod deployment;
 mod shared;
 mod tool;

@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 
 use crate::Result;
 
-/// Time limit for any condition.
-pub(crate) const PATIENCE_MAX: Duration = Duration::from_secs(20);
+/// Time limit for any condition. It only ends a hang: at a load of 33 on two cores, a server in
+/// Java takes 16 s until it serves.
+pub(crate) const PATIENCE_MAX: Duration = Duration::from_secs(120);
 /// Pause between two checks.
 const PAUSE: Duration = Duration::from_millis(5);
 

@@ -21,6 +21,16 @@ pub const ZOOKEEPER: Tool = Tool::file("/usr/share/java/zookeeper.jar", "zookeep
 /// The class path. The server's archive names its libraries, except those for logs and some for
 /// TLS.
 const CLASSES: &str = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-simple.jar:/usr/share/java/netty-codec.jar";
+/// Pause of a new follower whose leader does not listen yet. It tries five times, and then asks for
+/// another election, while the leader waits for it until `initLimit`. The default of 0.1 s is too
+/// little on a busy machine.
+const LEADER_PAUSE: &str = "-Dzookeeper.leaderConnectDelayDuringRetryMs=500";
+/// The log has times, and no line for each command of four letters: a wait asks up to 200 times a
+/// second, and the end of the log is a part of its error.
+const LOG: [&str; 2] = [
+    "-Dorg.slf4j.simpleLogger.showDateTime=true",
+    "-Dorg.slf4j.simpleLogger.log.org.apache.zookeeper.server.NIOServerCnxn=warn",
+];
 /// Time limit of an answer.
 const ANSWER_MAX: Duration = Duration::from_millis(500);
 /// The tick of a server, which is also the shortest session.
@@ -82,15 +92,20 @@ pub enum Role {
 impl Ensemble {
     /// Starts this number of servers.
     pub fn of(count: usize) -> Result<Self> {
-        Self::start(count, None)
+        Self::with_settings(count, &[])
+    }
+
+    /// Starts this number of servers. These lines of `zoo.cfg` replace those with the same name.
+    pub fn with_settings(count: usize, lines: &[&str]) -> Result<Self> {
+        Self::start(count, None, lines)
     }
 
     /// Starts one server with a second port for TLS, which requires a client certificate.
     pub fn with_tls() -> Result<Self> {
-        Self::start(1, Some(Certificates::new()?))
+        Self::start(1, Some(Certificates::new()?), &[])
     }
 
-    fn start(count: usize, certificates: Option<Certificates>) -> Result<Self> {
+    fn start(count: usize, certificates: Option<Certificates>, lines: &[&str]) -> Result<Self> {
         let mut made = Vec::with_capacity(count);
         for _ in 0..count {
             let peers = if count > 1 { Some([Port::claim()?, Port::claim()?]) } else { None };
@@ -104,7 +119,7 @@ impl Ensemble {
                 Some(format!("server.{id}=127.0.0.1:{quorum}:{election}\n"))
             })
             .collect();
-        let peers = peers.concat();
+        let peers = peers.concat() + &lines.join("\n") + "\n";
         let servers = (1..).zip(made).map(|(id, (client, its, folder))| {
             let (mut secure, mut more) = (None, peers.clone());
             if let Some(certificates) = &certificates {
@@ -255,6 +270,7 @@ fn command(id: usize, client: &Port, folder: &Folder, more: &str) -> Result<Comm
     let mut command = Command::new("java");
     command.args(["-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]);
     command.args(["-Dzookeeper.extendedTypesEnabled=true", "-Dzookeeper.forceSync=no"]);
+    command.args(LOG).arg(LEADER_PAUSE);
     // Without a majority the server still accepts read-only clients.
     command.arg("-Dreadonlymode.enabled=true");
     command.args(["-cp", CLASSES, "org.apache.zookeeper.server.quorum.QuorumPeerMain"]);

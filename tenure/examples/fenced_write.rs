@@ -5,27 +5,27 @@
 
 use std::sync::Mutex;
 
-use tenure::{Guard, Result};
+use tenure::{Result, Token};
 
 /// A resource that protects itself: the check of the token and the write are one step.
 #[derive(Default)]
-struct Ledger(Mutex<(u64, Vec<&'static str>)>);
+struct Ledger(Mutex<(Option<Token>, Vec<&'static str>)>);
 
 impl Ledger {
     /// Raises the newest token before the holder's first read.
-    fn claim(&self, token: u64) -> bool {
+    fn claim(&self, token: Token) -> bool {
         let mut ledger = self.0.lock().unwrap();
-        let newest = token >= ledger.0;
-        ledger.0 = ledger.0.max(token);
+        let newest = Some(token) >= ledger.0;
+        ledger.0 = ledger.0.max(Some(token));
         newest
     }
 
-    fn write(&self, token: u64, entry: &'static str) -> bool {
+    fn write(&self, token: Token, entry: &'static str) -> bool {
         let mut ledger = self.0.lock().unwrap();
-        if token < ledger.0 {
+        if Some(token) < ledger.0 {
             return false;
         }
-        ledger.0 = token;
+        ledger.0 = Some(token);
         ledger.1.push(entry);
         true
     }
@@ -36,7 +36,7 @@ async fn main() -> Result<()> {
     let locks = tenure::connect("memory:").await?;
     let ledger = Ledger::default();
 
-    let sleepy: Guard = locks.mutex("ledger").lock().await?;
+    let sleepy = locks.mutex("ledger").lock().await?;
     assert!(ledger.claim(sleepy.token()));
 
     // Its lease ends while it sleeps: here an operator removes its ticket.

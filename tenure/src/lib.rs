@@ -5,8 +5,8 @@
 //!
 //! * [`Locks`] are the locks of one store. [`connect()`] returns them.
 //! * A primitive is one lock, such as a [`Mutex`]. `Locks` creates it, and it is its own builder.
-//! * A [`Guard`] is a lock that is held, until it is released, dropped or lost. Only a guard has a
-//!   token.
+//! * A guard, such as [`MutexGuard`], is a held lock, until it is released, dropped or lost. Only
+//!   the guard of an exclusive lock has a [`Token`].
 //!
 //! ```
 //! # #[tokio::main]
@@ -39,7 +39,10 @@
 //!
 //! **No lock can stop a program that does not check it.** A program may be paused between its check
 //! and its write for longer than any lease. Only a resource that refuses old
-//! [tokens](LeaseHandle::token) is safe from that. [`fencing`] says which tokens it may refuse.
+//! [tokens](Token) is safe from that. [`fencing`] says which tokens it may refuse.
+//!
+//! [`connect()`] takes a URL. `redis::Settings`, `etcd::Settings`, `zookeeper::Settings`,
+//! `mongodb::Settings` and `file::Settings` are settings in code.
 //!
 //! # Features
 //!
@@ -70,13 +73,34 @@ struct Readme;
 
 pub use connect::connect;
 pub use tenure_core::{
-    Block, Counter, CounterValue, Election, Error, ErrorKind, EventDelivery, FaultTolerance,
-    Guarantee, Guarantees, Guard, KEY_BYTES_MAX, Key, LINE_TICKETS_MAX, Leader, Leaders,
-    LeaseHandle, LeaveOutcome, Liveness, Locks, Loss, MultiGuard, MultiLock, Mutex, NOTE_BYTES_MAX,
-    NUMBER_MAX, Note, OWNER_BYTES_MAX, Owner, PERMITS_MAX, Place, Reason, Result, Runtime, RwLock,
-    Semaphore, Sequence, Share, TTL_DEFAULT, TTL_MAX, Ticket, TicketId, TicketState,
-    TokenDurability, Warning, Watch, WatchEvent, Window, WriteGuard, blocking, event,
+    Block, Counter, CounterValue, Election, Error, ErrorKind, Key, Leadership, LeaseHandle, Locks,
+    Loss, MultiGuard, MultiLock, Mutex, MutexGuard, Permit, ReadGuard, Reason, Result, RwLock,
+    Semaphore, Sequence, Token, Window, WriteGuard, blocking,
 };
+
+/// The content of a store: the tickets of a line, its events, its leader.
+pub mod inspect {
+    pub use tenure_core::event::{Cursor, Event, EventBatch, EventKind, Scope};
+    pub use tenure_core::{
+        Leader, Leaders, LeaveOutcome, LineEntry, Note, Owner, Place, Share, Ticket, TicketId,
+        TicketState, Warning, Watch, WatchEvent,
+    };
+}
+
+/// The guarantees that a store gives, for [`Locks::guarantees`] and [`Locks::require`].
+pub mod guarantees {
+    pub use tenure_core::{
+        EventDelivery, FaultTolerance, Guarantee, Guarantees, Liveness, TokenDurability,
+    };
+}
+
+/// The maximum size of each thing, and the default ttl.
+pub mod limits {
+    pub use tenure_core::{
+        KEY_BYTES_MAX, LINE_TICKETS_MAX, NOTE_BYTES_MAX, NUMBER_MAX, OWNER_BYTES_MAX, PERMITS_MAX,
+        TTL_DEFAULT, TTL_MAX,
+    };
+}
 
 /// Fences: guarded writes to your own data in Redis or MongoDB, for locks of any store.
 pub mod fence {
@@ -88,11 +112,11 @@ pub mod fence {
     pub use tenure_fence_redis as redis;
 }
 
-/// More of etcd: [`StillHeld`](etcd::StillHeld) makes a transaction of your own depend on a held
-/// lock.
+/// More of etcd: [`Settings`](etcd::Settings) connect without a URL.
+/// [`StillHeld`](etcd::StillHeld) makes a transaction of your own depend on a held lock.
 #[cfg(feature = "etcd")]
 pub mod etcd {
-    pub use tenure_etcd::StillHeld;
+    pub use tenure_etcd::{Pem, Settings, StillHeld, Tls};
 }
 
 /// More of the file engine: the settings of a [`FileStore`](engine::FileStore).
@@ -105,33 +129,33 @@ pub mod file {
 /// you already have.
 #[cfg(feature = "mongodb")]
 pub mod mongodb {
-    pub use tenure_mongodb::{ClientOptions, Settings, connect_over, connect_with, documents};
+    pub use tenure_mongodb::{ClientOptions, Settings, connect_over, connect_with};
+    pub use tenure_mongodb_documents as documents;
 }
 
-/// More of Redis: a [`RedLock`](redis::RedLock), and its [`QuorumHealth`](redis::QuorumHealth) with
-/// the last answer of each server.
+/// More of Redis: [`Settings`](redis::Settings) connect without a URL. A
+/// [`RedLock`](redis::RedLock) has a [`QuorumHealth`](redis::QuorumHealth) with the last answer of
+/// each server.
 #[cfg(feature = "redis")]
 pub mod redis {
-    pub use tenure_core::layers::{NodeHealth, QuorumHealth};
-    pub use tenure_redis::RedLock;
+    pub use tenure_redis::{AfterRestart, Pem, RedLock, Settings, Tls};
+    pub use tenure_redlock::{NodeHealth, QuorumHealth};
 }
 
-/// More of ZooKeeper: [`StillHeld`](zookeeper::StillHeld) makes a `multi` of your own depend on a
-/// held lock.
+/// More of ZooKeeper: [`Settings`](zookeeper::Settings) connect without a URL.
+/// [`StillHeld`](zookeeper::StillHeld) makes a `multi` of your own depend on a held lock.
 #[cfg(feature = "zookeeper")]
 pub mod zookeeper {
-    pub use tenure_zookeeper::StillHeld;
+    pub use tenure_zookeeper::{AclOwner, Pem, Settings, StillHeld, Tls};
 }
 
-/// The contract of an engine, the engines, and the layers around them. Engines over a server also
+/// The contract of an engine, some engines, and the layers around them. Engines over a server also
 /// use the crate `tenure-kit`.
 pub mod engine {
-    pub use tenure_core::layers::{
-        AnyEngine, Layer, NodeHealth, OnRuntime, Operation, Quorum, QuorumHealth, Retry,
-    };
+    pub use tenure_core::layers::{AnyEngine, Layer, OnRuntime, Operation, Retries, Retry};
     pub use tenure_core::{
-        BackgroundRuntime, BoxFuture, Breaks, Clock, Cost, Engine, Expiry, LeaveMode, Line, Memory,
-        Sampler, SystemClock, ThisRuntime, Time, WaitMode, Wake, served,
+        BackgroundRuntime, Backoff, BoxFuture, Breaks, Clock, Engine, Expiry, LeaveMode, Line,
+        Memory, Runtime, Sampler, SystemClock, ThisRuntime, Time, WaitMode, Wake, served,
     };
     pub use tenure_core::{line, wake};
     #[cfg(feature = "file")]
@@ -140,4 +164,6 @@ pub mod engine {
     pub use tenure_mongodb::MongoStore;
     #[cfg(feature = "redis")]
     pub use tenure_redis::{RedLock, RedisCluster, RedisStore};
+    #[cfg(feature = "redis")]
+    pub use tenure_redlock::{NodeHealth, Quorum, QuorumHealth};
 }

@@ -2,8 +2,9 @@
 
 use std::collections::HashMap;
 use std::future::ready;
-use std::sync::{LazyLock, Mutex, PoisonError};
+use std::sync::LazyLock;
 
+use tenure_core::sync::Mutex;
 use tenure_core::{Locks, Memory, Result};
 use tenure_kit::registry::{EngineDescriptor, OpenedStore, Scheme, Visibility};
 
@@ -30,6 +31,6 @@ fn connect(url: &str) -> Result<Locks> {
     if url.body().is_empty() {
         return Ok(Locks::new(Memory::new()));
     }
-    let mut named = NAMED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut named = NAMED.lock();
     Ok(Locks::new(named.entry(url.body().to_owned()).or_default().clone()))
 }

@@ -1,7 +1,8 @@
 //! The stores that URLs open, and the errors for URLs that open none.
 
 use tenure::blocking::block_on;
-use tenure::{Error, ErrorKind, Guarantee, connect};
+use tenure::guarantees::Guarantee;
+use tenure::{Error, ErrorKind, connect};
 
 fn refused(url: &str) -> Error {
     block_on(connect(url)).unwrap_err()

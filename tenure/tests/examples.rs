@@ -37,6 +37,11 @@ fn a_sleeper_writes_nothing() {
 }
 
 #[test]
+fn tasks_are_cancelled_when_the_lock_is_lost() {
+    run("cancellation");
+}
+
+#[test]
 fn servers_restart_two_at_a_time() {
     run("rolling_restart");
 }

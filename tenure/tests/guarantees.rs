@@ -81,7 +81,7 @@ const CELLS: [(&str, [Shown; 6]); 7] = [
             CRASH,
             PAUSE,
             By(
-                "conformance/tests/quorum_faults/minority.rs",
+                "engines/redlock/tests/faults/minority.rs",
                 "one_bad_store_of_three_changes_nothing",
             ),
             Reason("its servers know nothing of each other: none takes another's place"),

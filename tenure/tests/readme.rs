@@ -6,8 +6,8 @@ use std::fs;
 
 use tenure::blocking::block_on;
 use tenure::engine::{Engine, FileStore, Memory};
+use tenure::guarantees::{Guarantees, Liveness, TokenDurability};
 use tenure::registry::REGISTER;
-use tenure::{Guarantees, Liveness, TokenDurability};
 use tenure_kit::registry::Scheme;
 use tenure_servers::deployments;
 

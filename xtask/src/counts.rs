@@ -12,6 +12,9 @@ pub(crate) struct Counts {
     last: String,
 }
 
+/// Maximum characters of a panic's message in the list of failures.
+const MESSAGE_MAX: usize = 400;
+
 impl Counts {
     /// One failure, for a run that did not start: no counts at all would look like a success.
     pub(crate) fn of_a_run_that_did_not_start() -> Self {
@@ -21,7 +24,16 @@ impl Counts {
     /// Adds the output of a program. One that failed without a failed test counts as one failure.
     pub(crate) fn add(&mut self, program: &str, output: &str, passed: bool) {
         let before = self.failed;
-        output.lines().for_each(|line| self.add_line(line.trim_end()));
+        let mut previous = "";
+        for line in output.lines().map(str::trim_end) {
+            // A program that passed may have panics that its tests expect.
+            if !passed && previous.starts_with("thread '") && previous.contains(" panicked at ") {
+                let message: String = line.chars().take(MESSAGE_MAX).collect();
+                self.failures.extend([previous.into(), format!("    {message}")]);
+            }
+            self.add_line(line);
+            previous = line;
+        }
         if !passed && self.failed == before {
             self.failed += 1;
             self.failures.push(format!("{program} failed, but none of its tests did"));
@@ -110,13 +122,29 @@ mod tests {
     fn failures_are_counted_and_repeated_at_the_end() {
         let counts = of(
             "test a::b ... FAILED\n\
+            thread 'a::b' (7) panicked at a/tests/b.rs:222:5:\n\
+            no answer came\n\
+            stack backtrace:\n\
             test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s\n\
             test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s\n",
             false,
         );
         assert_eq!(counts.to_string(), "2 passed, 1 failed, 0 skipped");
-        assert!(counts.closing().starts_with("test a::b ... FAILED\ntest result: FAILED."));
+        assert!(counts.closing().starts_with(
+            "test a::b ... FAILED\n\
+            thread 'a::b' (7) panicked at a/tests/b.rs:222:5:\n    \
+            no answer came\n\
+            test result: FAILED."
+        ));
         assert!(!counts.is_success());
+    }
+
+    #[test]
+    fn a_panic_that_is_expected_is_no_failure() {
+        let panic = "thread 'a' (7) panicked at a/tests/b.rs:2:5:\nas it must\n";
+        let result = "test result: ok. 1 passed; 0 failed; 0 ignored";
+        let counts = of(&format!("{panic}{result}\n"), true);
+        assert_eq!((counts.closing().as_str(), counts.is_success()), (result, true));
     }
 
     #[test]

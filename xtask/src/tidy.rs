@@ -1,13 +1,14 @@
 //! `cargo xtask tidy`: rules that no compiler checks, over the files that git knows.
 
 mod language;
+mod ledger;
 mod links;
 mod manifests;
 mod rust;
 pub(crate) mod source;
 mod words;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -40,27 +41,14 @@ pub(crate) fn check() -> Result<String> {
         }
     };
     let texts = texts(&files)?;
-    let mut language: BTreeMap<&str, Vec<(&str, Finding)>> = BTreeMap::new();
     for (path, text) in &texts {
-        let (found, of_language) = in_text(path, text, &files);
-        print(path, &found);
-        let of_folder = language.entry(language::folder(path)).or_default();
-        of_folder.extend(of_language.into_iter().map(|it| (*path, it)));
+        print(path, &in_text(path, text, &files));
+    }
+    if let Some((path, page)) = texts.iter().find(|(path, _)| *path == ledger::PAGE) {
+        print(path, &ledger::check(page, &texts));
     }
     for path in missing(&files) {
         print(&path, &[finding(1, "this file is missing: write it")]);
-    }
-    for (folder, found) in &language {
-        match language::verdict(folder, found.len()) {
-            Ok(note) if note.is_empty() => {}
-            Ok(note) => println!("{note}"),
-            Err(error) => {
-                for (path, it) in found {
-                    print(path, std::slice::from_ref(it));
-                }
-                println!("{error}");
-            }
-        }
     }
     match findings {
         0 => Ok(format!("{} files are tidy", files.len())),
@@ -88,23 +76,23 @@ pub(crate) fn texts(files: &BTreeSet<String>) -> Result<Vec<(&str, String)>> {
     Ok(texts)
 }
 
-/// Applies the rules for this kind of file. The second list has the findings of language.
-fn in_text(path: &str, text: &str, files: &BTreeSet<String>) -> (Vec<Finding>, Vec<Finding>) {
+/// Applies the rules for this kind of file.
+fn in_text(path: &str, text: &str, files: &BTreeSet<String>) -> Vec<Finding> {
     match Path::new(path).extension().and_then(|it| it.to_str()).unwrap_or_default() {
         "rs" => {
             let source = Source::read(text);
-            let found = [rust::check(path, &source), words::in_source(path, &source)];
-            (found.concat(), language::in_source(path, &source))
+            let language = language::in_source(path, &source);
+            [rust::check(path, &source), words::in_source(path, &source), language].concat()
         }
         "md" => {
-            let found = [words::in_page(text), links::check(path, text, files)];
-            (found.concat(), language::in_page(text))
+            let links = links::check(path, text, files);
+            [words::in_page(text), links, language::in_page(text)].concat()
         }
         "toml" if path.ends_with("/Cargo.toml") => {
-            ([words::left_over(text), manifests::check(text)].concat(), Vec::new())
+            [words::left_over(text), manifests::check(text)].concat()
         }
-        _ if LICENCES.contains(&path) => (Vec::new(), Vec::new()),
-        _ => (words::left_over(text), Vec::new()),
+        _ if LICENCES.contains(&path) => Vec::new(),
+        _ => words::left_over(text),
     }
 }
 
@@ -142,7 +130,7 @@ mod tests {
     #[test]
     fn each_kind_of_file_meets_its_rules() {
         let none = files(&[]);
-        let found = |path: &str, text: &str| in_text(path, text, &none).0.len();
+        let found = |path: &str, text: &str| in_text(path, text, &none).len();
         assert_eq!(found("a/src/b.rs", "//! A word.\nfn c() { dbg!(1); }\n"), 1);
         assert_eq!(found("a/b.md", "[gone](c.md), see /tmp/d, TODO\n"), 3);
         assert_eq!(found("a/Cargo.toml", "# TODO\n[package]\n"), 5);

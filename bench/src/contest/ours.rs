@@ -10,7 +10,7 @@ impl Contender for Tenure {
     fn lock<'a>(&'a self, key: &'a str) -> Later<'a, Result<Held, String>> {
         Box::pin(async move {
             let guard = self.0.mutex(key).lock().await.map_err(|error| error.to_string())?;
-            let token = Some(guard.token());
+            let token = Some(guard.token().get());
             Ok(Held { token, release: Box::pin(async move { guard.release().await.unwrap() }) })
         })
     }
@@ -28,7 +28,7 @@ impl Contender for Dropped {
     fn lock<'a>(&'a self, key: &'a str) -> Later<'a, Result<Held, String>> {
         Box::pin(async move {
             let guard = self.0.mutex(key).lock().await.map_err(|error| error.to_string())?;
-            let token = Some(guard.token());
+            let token = Some(guard.token().get());
             Ok(Held { token, release: Box::pin(async move { drop(guard) }) })
         })
     }

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tenure_etcd::wire_only::{
-    self as calls, Answers, Channel, Compare, DeleteRangeRequest, LeaseGrantRequest,
-    LeaseGrantResponse, LeaseKeepAliveRequest, LeaseKeepAliveResponse, PutRequest, PutResponse,
-    RequestOp, Requests, TxnRequest, TxnResponse, WatchCreateRequest, WatchRequest, WatchResponse,
-    Wire, compare, reach, request_op, watch_request,
+    self as calls, Answers, AuthorizedChannel, Channel, Compare, DeleteRangeRequest,
+    LeaseGrantRequest, LeaseGrantResponse, LeaseKeepAliveRequest, LeaseKeepAliveResponse,
+    PutRequest, PutResponse, RequestOp, Requests, TxnRequest, TxnResponse, WatchCreateRequest,
+    WatchRequest, WatchResponse, compare, reach, request_op, watch_request,
 };
 use tenure_kit::url::Address;
 use tokio::sync::Mutex;
@@ -22,12 +22,12 @@ const KEEP: &str = "/etcdserverpb.Lease/LeaseKeepAlive";
 const WATCH: &str = "/etcdserverpb.Watch/Watch";
 
 /// A connection of the engine's client to the first member of a URL.
-pub(super) async fn wire(url: &str) -> Wire {
+pub(super) async fn wire(url: &str) -> AuthorizedChannel {
     let (name, port) = member(url).split_once(':').unwrap();
     let address = Address { name: name.to_owned(), port: port.parse().unwrap() };
     let stream = reach(&address).await.unwrap();
     let channel = Channel::open(stream, &address, None, Duration::from_secs(10)).await;
-    Wire { channel: channel.unwrap(), token: None }
+    AuthorizedChannel { channel: channel.unwrap(), token: None }
 }
 
 /// The first member of a URL.
@@ -35,7 +35,7 @@ pub(super) fn member(url: &str) -> &str {
     url.trim_start_matches("etcd://").split(',').next().unwrap()
 }
 
-pub(super) async fn grant(wire: &Wire, ttl: Duration) -> i64 {
+pub(super) async fn grant(wire: &AuthorizedChannel, ttl: Duration) -> i64 {
     let ttl = i64::try_from(ttl.as_secs()).unwrap();
     let request = LeaseGrantRequest { ttl, id: 0 };
     let granted: LeaseGrantResponse = calls::unary(wire, GRANT, request).await.unwrap();
@@ -44,7 +44,7 @@ pub(super) async fn grant(wire: &Wire, ttl: Duration) -> i64 {
 
 /// A lock without line, loss or wait: a key under a lease, put if it is absent, and deleted.
 pub(crate) struct Floor {
-    wire: Arc<Wire>,
+    wire: Arc<AuthorizedChannel>,
     lease: i64,
 }
 
@@ -58,7 +58,7 @@ impl Floor {
 }
 
 /// Keeps a lease alive.
-async fn keep(wire: Arc<Wire>, lease: i64) {
+async fn keep(wire: Arc<AuthorizedChannel>, lease: i64) {
     let opened = calls::stream(&wire, KEEP).await.unwrap();
     let (mut beats, mut answers): (Requests<_>, Answers<LeaseKeepAliveResponse>) = opened;
     loop {
@@ -82,7 +82,7 @@ impl Contender for Floor {
 }
 
 /// Puts a key under a lease. Returns `false` if the key exists.
-async fn put(wire: &Wire, lease: i64, name: Vec<u8>) -> bool {
+async fn put(wire: &AuthorizedChannel, lease: i64, name: Vec<u8>) -> bool {
     let is_free = Compare {
         result: compare::CompareResult::Equal as i32,
         target: compare::CompareTarget::Create as i32,
@@ -101,7 +101,7 @@ async fn put(wire: &Wire, lease: i64, name: Vec<u8>) -> bool {
     answer.succeeded
 }
 
-async fn delete(wire: &Wire, name: Vec<u8>) {
+async fn delete(wire: &AuthorizedChannel, name: Vec<u8>) {
     let delete = DeleteRangeRequest { key: name, ..Default::default() };
     let delete = request_op::Request::RequestDeleteRange(delete);
     let success = vec![RequestOp { request: Some(delete) }];
@@ -143,7 +143,7 @@ impl Contender for Baton {
 
 /// A put that two processes make for each other: the side whose watch reports it holds.
 pub(crate) struct Hop {
-    wire: Arc<Wire>,
+    wire: Arc<AuthorizedChannel>,
     inbox: Mutex<Answers<WatchResponse>>,
     /// Keeps the stream open.
     _watch: Requests<WatchRequest>,

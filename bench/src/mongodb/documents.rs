@@ -8,7 +8,7 @@ use futures_util::future::try_join_all;
 use mongodb::bson::{Bson, DateTime, Document, bson, doc, oid::ObjectId};
 use mongodb::options::ReturnDocument;
 use mongodb::{Collection, IndexModel};
-use tenure_mongodb::documents::{DocumentLocks, Documents, Path};
+use tenure_mongodb_documents::{DocumentLocks, Documents, Path};
 use tenure_servers::mongodb::Server;
 
 use super::floor::collection;

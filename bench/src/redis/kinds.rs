@@ -39,7 +39,7 @@ pub(super) const REDLOCK: Kind = Kind::notified("redlock tenure", "`tenure`", |u
     Box::pin(async move {
         let hosts: Vec<_> =
             urls.iter().map(|url| url.strip_prefix("redis://").unwrap_or(url)).collect();
-        let url = format!("redlock://{}?young=trust", hosts.join(","));
+        let url = format!("redlock://{}?after_restart=trust", hosts.join(","));
         Arc::new(Tenure(tenure_redis::connect(&url).await.unwrap())) as _
     })
 })

@@ -7,9 +7,11 @@ mod outcome;
 use std::io::{self, Write as _};
 use std::time::Duration;
 
+use tenure::Locks;
 use tenure::blocking::block_on;
 use tenure::engine::SystemClock;
-use tenure::{Liveness, Locks, TicketId};
+use tenure::guarantees::Liveness;
+use tenure::inspect::TicketId;
 
 pub(crate) use handover::{Partner, partner};
 use outcome::Outcome;

@@ -4,7 +4,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tenure::blocking::block_on;
-use tenure::{ErrorKind, LeaveOutcome, Locks, Place, Ticket, TicketId, TicketState};
+use tenure::inspect::{LeaveOutcome, LineEntry, TicketId, TicketState};
+use tenure::{ErrorKind, Locks};
 use tenure_kit::duration::{self, brief};
 
 use super::json::Object;
@@ -108,7 +109,7 @@ pub(crate) fn break_ticket(at: &Address, json: bool, args: &Args) -> Result<u8, 
         line => line?,
     };
     let mut asked = Vec::new();
-    for (ticket, place) in args.choose(&line)? {
+    for ticket in args.choose(&line)? {
         let left = match args.take_out(&locks, ticket.id, args.force) {
             Err(error) if !args.force && error.kind() == ErrorKind::Rejected => {
                 let unasked =
@@ -126,7 +127,7 @@ pub(crate) fn break_ticket(at: &Address, json: bool, args: &Args) -> Result<u8, 
         };
         if left == LeaveOutcome::Requested && args.waits() {
             if !json {
-                answer(sentence(&ticket, place.life, left, false, false))?;
+                answer(sentence(&ticket, ticket.life, left, false, false))?;
             }
             asked.push(ticket);
             continue;
@@ -134,7 +135,7 @@ pub(crate) fn break_ticket(at: &Address, json: bool, args: &Args) -> Result<u8, 
         let text = if json {
             object(&ticket, left, left != LeaveOutcome::Requested)
         } else {
-            sentence(&ticket, place.life, left, args.force, has_waiter(&line))
+            sentence(&ticket, ticket.life, left, args.force, has_waiter(&line))
         };
         answer(text)?;
     }
@@ -182,14 +183,14 @@ impl Args {
     }
 
     /// Waits until the asked holders are out, or removes them.
-    fn see_out(&self, locks: &Locks, json: bool, mut asked: Vec<Ticket>) -> Result<u8, Failure> {
+    fn see_out(&self, locks: &Locks, json: bool, mut asked: Vec<LineEntry>) -> Result<u8, Failure> {
         let limit = self.force_after.or(self.wait).unwrap_or_default();
         let began = Instant::now();
         while !asked.is_empty() {
             let line = block_on(locks.line(&self.key))?;
             let (stays, out): (Vec<_>, Vec<_>) = asked
                 .into_iter()
-                .partition(|ticket| line.iter().any(|(there, _)| there.id == ticket.id));
+                .partition(|ticket| line.iter().any(|there| there.id == ticket.id));
             for ticket in out {
                 answer(if json {
                     object(&ticket, LeaveOutcome::Requested, true)
@@ -213,7 +214,7 @@ impl Args {
         &self,
         locks: &Locks,
         json: bool,
-        asked: &[Ticket],
+        asked: &[LineEntry],
         next: bool,
     ) -> Result<u8, Failure> {
         for ticket in asked {
@@ -238,12 +239,10 @@ impl Args {
         Err(Failure::new(BUSY, format!("{owners} was asked to leave and still holds {key}")))
     }
 
-    fn choose(&self, line: &[(Ticket, Place)]) -> Result<Vec<(Ticket, Place)>, Failure> {
+    fn choose(&self, line: &[LineEntry]) -> Result<Vec<LineEntry>, Failure> {
         let key = quoted(&self.key);
         let chosen: Vec<_> = match &self.ticket {
-            Some(wanted) => {
-                line.iter().filter(|(ticket, _)| wanted.is(ticket.id)).cloned().collect()
-            }
+            Some(wanted) => line.iter().filter(|ticket| wanted.is(ticket.id)).cloned().collect(),
             None if self.holder => holders(line),
             None => self.only_one(line)?,
         };
@@ -251,7 +250,7 @@ impl Args {
             ([], Some(wanted)) => Err(self.no_ticket(&wanted.0)),
             ([], None) => Err(Failure::new(NOTHING, format!("{key} has no holder"))),
             ([_, _, ..], Some(wanted)) => {
-                let ids: Vec<_> = chosen.iter().map(|(ticket, _)| ticket.id.to_string()).collect();
+                let ids: Vec<_> = chosen.iter().map(|ticket| ticket.id.to_string()).collect();
                 Err(Failure::usage(format!(
                     "{} tickets of {key} begin with {}: write more of the id ({})",
                     ids.len(),
@@ -264,7 +263,7 @@ impl Args {
     }
 
     /// The only holder, or the only ticket in the line.
-    fn only_one(&self, line: &[(Ticket, Place)]) -> Result<Vec<(Ticket, Place)>, Failure> {
+    fn only_one(&self, line: &[LineEntry]) -> Result<Vec<LineEntry>, Failure> {
         let holders = holders(line);
         if holders.len() == 1 || line.len() <= 1 {
             return Ok(if holders.is_empty() { line.to_vec() } else { holders });
@@ -293,18 +292,17 @@ impl Args {
     }
 }
 
-fn holders(line: &[(Ticket, Place)]) -> Vec<(Ticket, Place)> {
-    let holds = |(_, place): &&(_, Place)| place.state == TicketState::Holding;
-    line.iter().filter(holds).cloned().collect()
+fn holders(line: &[LineEntry]) -> Vec<LineEntry> {
+    line.iter().filter(|ticket| ticket.state == TicketState::Holding).cloned().collect()
 }
 
-fn has_waiter(line: &[(Ticket, Place)]) -> bool {
-    line.iter().any(|(_, place)| place.state == TicketState::Waiting)
+fn has_waiter(line: &[LineEntry]) -> bool {
+    line.iter().any(|ticket| ticket.state == TicketState::Waiting)
 }
 
 /// Reports the outcome for a ticket; `next`: a waiter is behind it.
 fn sentence(
-    ticket: &Ticket,
+    ticket: &LineEntry,
     life: Option<Duration>,
     left: LeaveOutcome,
     force: bool,
@@ -336,11 +334,11 @@ fn sentence(
     }
 }
 
-fn is_out(ticket: &Ticket) -> String {
+fn is_out(ticket: &LineEntry) -> String {
     format!("ticket {} of {} is out\n", ticket.id, printable(&ticket.owner))
 }
 
-fn object(ticket: &Ticket, left: LeaveOutcome, is_out: bool) -> String {
+fn object(ticket: &LineEntry, left: LeaveOutcome, is_out: bool) -> String {
     let object = Object::new().text("key", ticket.key.as_str()).text("id", &ticket.id.to_string());
     object.text("was", was(left)).plain("out", is_out).line()
 }

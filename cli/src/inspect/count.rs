@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use tenure::TTL_MAX;
 use tenure::blocking::block_on;
+use tenure::limits::TTL_MAX;
 use tenure_kit::duration::{self, brief};
 
 use super::json::Object;
@@ -14,7 +14,7 @@ use crate::store::Address;
 /// Counts within a time window, and prints the sum.
 ///
 /// The window begins with the first count. A count that would exceed the limit is refused: it
-/// counts nothing, and tenure exits with 75. A store that does not offer its clock keeps no counts.
+/// counts nothing, and tenure exits with 75. etcd, ZooKeeper and RedLock have no counters.
 ///
 /// With --json: an object with `key`, `value`, `allowed`, and `resets_in_ms` until the window ends.
 #[derive(clap::Args)]

@@ -1,7 +1,8 @@
 //! `tenure keys`: the keys with a holder or a waiter.
 
 use tenure::blocking::block_on;
-use tenure::{Key, Locks, TicketState};
+use tenure::inspect::TicketState;
+use tenure::{Key, Locks};
 
 use super::json::Object;
 use super::table::{Column, Table};
@@ -66,6 +67,6 @@ pub(crate) fn keys(at: &Address, json: bool, args: &Args) -> Result<u8, Failure>
 
 fn count(locks: &Locks, key: &Key) -> Result<(usize, usize), Failure> {
     let line = block_on(locks.line(key.as_str()))?;
-    let holding = line.iter().filter(|(_, place)| place.state == TicketState::Holding).count();
+    let holding = line.iter().filter(|entry| entry.state == TicketState::Holding).count();
     Ok((holding, line.len() - holding))
 }

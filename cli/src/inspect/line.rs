@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use tenure::blocking::block_on;
-use tenure::{Place, Ticket};
+use tenure::inspect::{LineEntry, Share};
 use tenure_kit::duration::brief;
 
 use super::json::Object;
@@ -54,10 +54,7 @@ pub(crate) fn line(at: &Address, json: bool, args: &Args) -> Result<u8, Failure>
         say(&nothing);
     }
     let text: String = if json {
-        (1..)
-            .zip(&line)
-            .map(|(position, (ticket, place))| object(position, ticket, place))
-            .collect()
+        (1..).zip(&line).map(|(position, entry)| object(position, entry)).collect()
     } else {
         table(&line)
     };
@@ -65,44 +62,43 @@ pub(crate) fn line(at: &Address, json: bool, args: &Args) -> Result<u8, Failure>
     Ok(0)
 }
 
-fn object(position: u64, ticket: &Ticket, place: &Place) -> String {
-    let life_ms = place.life.map(millis);
-    let share = ticket.share;
+fn object(position: u64, entry: &LineEntry) -> String {
+    let share = entry.share;
     let permits = match share.kind() {
         "permits" => format!("{{\"take\":{},\"of\":{}}}", share.take(), share.of()),
         _ => "null".to_owned(),
     };
     Object::new()
-        .text("key", ticket.key.as_str())
-        .text("id", &ticket.id.to_string())
-        .plain("token", place.number)
-        .text("state", place.label())
+        .text("key", entry.key.as_str())
+        .text("id", &entry.id.to_string())
+        .plain("token", entry.number)
+        .text("state", entry.label())
         .text("kind", share.kind())
         .plain("permits", permits)
         .plain("position", position)
-        .text("owner", &ticket.owner)
-        .text("note", &ticket.note)
-        .maybe("expires_in_ms", life_ms)
-        .maybe("since_ms", since(place.number).map(millis))
+        .text("owner", &entry.owner)
+        .text("note", &entry.note)
+        .maybe("expires_in_ms", entry.life.map(millis))
+        .maybe("since_ms", entry.since.map(age).map(millis))
         .line()
 }
 
-fn table(line: &[(Ticket, Place)]) -> String {
+fn table(line: &[LineEntry]) -> String {
     let screen = Screen::of_output();
     if line.is_empty() {
         return String::new();
     }
     let mut table = Table::new(&COLUMNS);
-    for (ticket, place) in line {
+    for entry in line {
         table.row([
-            place.label().into(),
-            ticket.id.to_string()[..ID_DIGITS].into(),
-            ticket.owner.to_string(),
-            since(place.number).map_or(String::new(), brief),
-            share(ticket),
-            place.life.map_or(String::new(), brief),
-            place.number.to_string(),
-            ticket.note.to_string(),
+            entry.label().into(),
+            entry.id.to_string()[..ID_DIGITS].into(),
+            entry.owner.to_string(),
+            entry.since.map(age).map_or(String::new(), brief),
+            shown(entry.share),
+            entry.life.map_or(String::new(), brief),
+            entry.number.to_string(),
+            entry.note.to_string(),
         ]);
     }
     table.render(screen)
@@ -112,18 +108,14 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn share(ticket: &Ticket) -> String {
-    match ticket.share.kind() {
-        "permits" => format!("{}/{}", ticket.share.take(), ticket.share.of()),
+fn shown(share: Share) -> String {
+    match share.kind() {
+        "permits" => format!("{}/{}", share.take(), share.of()),
         word => word.into(),
     }
 }
 
-/// Returns the age of a ticket from its number: many stores number by the clock, in microseconds.
-/// A number that is no time of the last year gives `None`.
-fn since(number: u64) -> Option<Duration> {
-    const AGE_MAX: Duration = Duration::from_secs(366 * 86_400);
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok()?;
-    let since = now.checked_sub(Duration::from_micros(number))?;
-    (since < AGE_MAX).then_some(since)
+/// The time since then, by this machine's clock.
+fn age(since: SystemTime) -> Duration {
+    since.elapsed().unwrap_or_default()
 }

@@ -3,9 +3,11 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use tenure::Locks;
 use tenure::blocking::block_on;
-use tenure::event::{Event, EventKind};
-use tenure::{EventDelivery, Locks, WatchEvent};
+use tenure::guarantees::EventDelivery;
+use tenure::inspect::WatchEvent;
+use tenure::inspect::{Event, EventKind};
 
 use super::json::Object;
 use super::rfc3339::rfc3339;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use tenure::Guard;
+use tenure::LeaseHandle;
 use tenure::engine::{Clock as _, SystemClock};
 
 use super::alarm::NEVER;
@@ -25,14 +25,14 @@ pub(crate) struct Lease {
 
 impl Lease {
     /// Returns the lease of a guard; `kill_after` is the time for the command to end in.
-    pub(crate) fn of(guard: &Guard, kill_after: Duration) -> Self {
+    pub(crate) fn of(guard: &LeaseHandle, kill_after: Duration) -> Self {
         let mut lease = Self { until: NEVER, longest: Duration::ZERO, kill_after };
         lease.renew(guard);
         lease
     }
 
     /// Takes over the guard's last renewal.
-    pub(crate) fn renew(&mut self, guard: &Guard) {
+    pub(crate) fn renew(&mut self, guard: &LeaseHandle) {
         self.until = until(guard);
         if self.exists() {
             self.longest = self.longest.max(self.remaining());
@@ -85,7 +85,7 @@ impl Lease {
 }
 
 /// A guard is valid until this time, in ns.
-pub(crate) fn until(guard: &Guard) -> u64 {
+pub(crate) fn until(guard: &LeaseHandle) -> u64 {
     let remaining = guard.remaining();
     remaining.map_or(NEVER, |remaining| SystemClock.now().plus(remaining).boot_ns)
 }

@@ -3,7 +3,8 @@
 use std::env;
 use std::fmt::Write as _;
 
-use tenure::{Guard, Locks, Place, Share, Ticket, TicketId, TicketState};
+use tenure::inspect::{LineEntry, Share, TicketId, TicketState};
+use tenure::{LeaseHandle, Locks};
 
 use super::signals::Signals;
 use crate::failure::{Failure, USAGE};
@@ -21,12 +22,12 @@ struct Outer {
 }
 
 /// Returns the value of [`VARIABLE`] for a command under this lock and the outer ones.
-pub(crate) fn held(guard: &Guard) -> String {
+pub(crate) fn held(guard: &LeaseHandle) -> String {
     let mut held = env::var(VARIABLE).unwrap_or_default();
     if !held.is_empty() {
         held.push(' ');
     }
-    let (id, token, key) = (guard.id(), guard.token(), hex(guard.key().as_str()));
+    let (id, token, key) = (guard.id(), guard.number(), hex(guard.key().as_str()));
     let _ = write!(held, "{id}:{token}:{key}");
     held
 }
@@ -80,17 +81,17 @@ fn outer(held: &str, key: &str) -> Vec<Outer> {
 }
 
 /// Returns an outer ticket that excludes this share, or that excludes a waiter ahead of it.
-fn blocking(line: &[(Ticket, Place)], outer: &[Outer], share: Share) -> Option<Outer> {
+fn blocking(line: &[LineEntry], outer: &[Outer], share: Share) -> Option<Outer> {
     let fits = |one: Share, other: Share| {
         one.of() != other.of() || u64::from(one.take()) + u64::from(other.take()) <= one.of().into()
     };
-    let holding = line.iter().filter(|(_, place)| place.state == TicketState::Holding);
-    let known = |(ticket, _): &(Ticket, Place)| {
-        outer.iter().find(|outer| outer.id == ticket.id).map(|outer| (ticket.share, *outer))
+    let holding = line.iter().filter(|entry| entry.state == TicketState::Holding);
+    let known = |entry: &LineEntry| {
+        outer.iter().find(|outer| outer.id == entry.id).map(|outer| (entry.share, *outer))
     };
-    let waiting = || line.iter().filter(|(_, place)| place.state == TicketState::Waiting);
+    let waiting = || line.iter().filter(|entry| entry.state == TicketState::Waiting);
     let keeps_out = |(held, _): &(Share, Outer)| {
-        !fits(*held, share) || waiting().any(|(ticket, _)| !fits(*held, ticket.share))
+        !fits(*held, share) || waiting().any(|waiter| !fits(*held, waiter.share))
     };
     holding.filter_map(known).find(keeps_out).map(|(_, outer)| outer)
 }
@@ -98,6 +99,7 @@ fn blocking(line: &[(Ticket, Place)], outer: &[Outer], share: Share) -> Option<O
 #[cfg(test)]
 mod tests {
     use tenure::Key;
+    use tenure::inspect::{Place, Ticket};
 
     use super::*;
 
@@ -124,8 +126,8 @@ mod tests {
             look: None,
             leaving: false,
         };
-        assert_eq!(blocking(&[(ticket.clone(), place)], &[own], Share::WHOLE), None);
+        assert_eq!(blocking(&[(ticket.clone(), place).into()], &[own], Share::WHOLE), None);
         ticket.id = own.id;
-        assert_eq!(blocking(&[(ticket, place)], &[own], Share::WHOLE), Some(own));
+        assert_eq!(blocking(&[(ticket, place).into()], &[own], Share::WHOLE), Some(own));
     }
 }

@@ -8,7 +8,7 @@ use std::process::exit;
 use std::time::Duration;
 
 use rustix::process::Signal;
-use tenure::{Error, Guard, Loss};
+use tenure::{Error, LeaseHandle, Loss};
 
 use super::alarm::NEVER;
 use super::child::{Child, ChildEvent, ReapOnDrop, SpareKeeper};
@@ -70,7 +70,7 @@ fn no_process(error: &io::Error) -> Failure {
 pub(crate) fn supervise(
     signals: &mut Signals,
     spare: Option<SpareKeeper>,
-    guard: &Guard,
+    guard: &LeaseHandle,
     work: &Work<'_>,
 ) -> Result<Outcome, Failure> {
     let mut terminal = Terminal::find();
@@ -111,10 +111,10 @@ pub(crate) fn supervise(
 }
 
 impl Work<'_> {
-    fn task(&self, guard: &Guard, with_terminal: bool) -> Task {
+    fn task(&self, guard: &LeaseHandle, with_terminal: bool) -> Task {
         let variables = [
             (KEY, guard.key().as_str()),
-            (TOKEN, &guard.token().to_string()),
+            (TOKEN, &guard.number().to_string()),
             (VARIABLE, self.url),
             (nested::VARIABLE, &nested::held(guard)),
         ];
@@ -135,7 +135,7 @@ enum End {
 }
 
 struct Supervision<'a> {
-    guard: &'a Guard,
+    guard: &'a LeaseHandle,
     work: &'a Work<'a>,
     child: &'a mut Child,
     lease: Lease,
@@ -146,8 +146,8 @@ struct Supervision<'a> {
 }
 
 impl<'a> Supervision<'a> {
-    fn new(guard: &'a Guard, work: &'a Work<'a>, child: &'a mut Child) -> Self {
-        let (lease, handle) = (Lease::of(guard, work.kill_after), guard.handle());
+    fn new(guard: &'a LeaseHandle, work: &'a Work<'a>, child: &'a mut Child) -> Self {
+        let (lease, handle) = (Lease::of(guard, work.kill_after), guard.clone());
         let lost = Box::pin(async move { handle.lost().await });
         Self { guard, work, child, lease, lost, asked: None, warned: false }
     }
@@ -266,7 +266,7 @@ impl<'a> Supervision<'a> {
     /// removed tickets.
     fn explain(&self, error: &Error) -> String {
         match error.loss() {
-            Some(Loss::Broken) if self.guard.was_told() => {
+            Some(Loss::Broken) if self.guard.was_asked_to_leave() => {
                 "the lock is lost: `tenure break` or a program asked this holder to leave".into()
             }
             Some(Loss::Broken) if self.lease.exists() => {

@@ -360,7 +360,7 @@ fn a_redlock_needs_a_majority() {
     let young = Store::at(masters.url());
     is_refused(&young.end(&["run", "k", "--", "true"]), 69, "it gives none for another");
 
-    let store = Store::at(masters.url() + "?young=trust&timeout=5s");
+    let store = Store::at(masters.url() + "?after_restart=trust&timeout=5s");
     let tenure = env!("CARGO_BIN_EXE_tenure");
     let words = ["run", "k", "--", "sh", "-c", "\"$0\" keys; \"$0\" line --json k", tenure];
     let said = store.output(&words);

@@ -60,6 +60,10 @@ pub struct Proxy {
 impl Proxy {
     /// Starts a proxy that passes everything at once. The server need not run yet: a connection to
     /// an absent server is closed.
+    ///
+    /// # Errors
+    ///
+    /// No port is free.
     pub fn to(server: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = listener.local_addr()?;

@@ -1,10 +1,11 @@
 //! The faults of the network between one client and one store, which a test may change at any time.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use tenure_core::TicketId;
+use tenure_core::sync::Mutex;
 
 use super::asked::{Asked, Verb};
 
@@ -108,6 +109,6 @@ impl Network {
     }
 
     fn air(&self) -> MutexGuard<'_, Air> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }

@@ -59,6 +59,10 @@ pub trait Claim: Send {
 /// A view of a lock: whether its holder believes to hold it.
 pub trait View: Send + Sync {
     /// Whether the holder still believes.
+    ///
+    /// # Errors
+    ///
+    /// The lock is lost.
     fn check(&self) -> Result<()>;
 
     /// Ready once the holder reports the loss.

@@ -200,7 +200,7 @@ impl Program {
                 match guard.downgrade().await {
                     Ok(guard) => {
                         let share = Share::new(1, SHARE_OF_MAX).expect("the share is valid");
-                        Some(Got::One(guard, share))
+                        Some(Got::One(guard.into(), share))
                     }
                     Err(error) => {
                         hear(&error);

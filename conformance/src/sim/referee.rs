@@ -1,10 +1,11 @@
 //! The referee compares the belief of every holder with the stores, at one moment of the world.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
+use tenure_core::sync::Mutex;
 use tenure_core::{Engine as _, ErrorKind, Key, Memory, TicketId, TicketState};
 
 use super::World;
@@ -301,6 +302,6 @@ impl Referee {
     }
 
     fn ledger(&self) -> MutexGuard<'_, Ledger> {
-        self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
+        self.ledger.lock()
     }
 }

@@ -5,15 +5,16 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::layers::{AnyEngine, OnRuntime, Quorum, Retry};
+use tenure_core::layers::{AnyEngine, OnRuntime, Retries};
 use tenure_core::{Locks, Memory, Runtime};
+use tenure_redlock::Quorum;
 
 use super::plan::Plan;
 use super::program::{Player, Program};
 use super::referee::{Counts, Referee};
 use super::trouble::{Target, trouble};
 use super::{SimHost, World};
-use crate::fault::{Distant, Network, Spied};
+use crate::fault::{Distant, Network, Spied, Verb};
 use crate::sim::holder::Holder;
 
 /// The result of a story.
@@ -116,10 +117,21 @@ async fn run(world: World, plan: Arc<Plan>, tale: Tale) -> Ending {
         let engine = engine(&plan, &host, &nodes, &networks).await;
         let name = format!("c{number}");
         let (observer, who) = (referee.clone(), name.clone());
-        let engine = Spied::new(engine, move |asked| observer.observe(&who, asked));
-        let player = match &tale.holder {
-            None => Player::Tenure(Locks::on(engine, host.clone())),
-            Some(holder) => Player::Other(holder.connect(AnyEngine::new(engine), host.clone())),
+        let retries = plan.wraps.retry.then(|| Retries::times(2).after(plan.ttl / 100));
+        let engine = Spied::new(engine, move |asked| {
+            // A renewal that is sent again may come after the release of its ticket.
+            if retries.is_none() || asked.verb != Verb::Renew {
+                observer.observe(&who, asked);
+            }
+        });
+        let player = match (&tale.holder, retries) {
+            (None, None) => Player::Tenure(Locks::on(engine, host.clone())),
+            (None, Some(retries)) => {
+                Player::Tenure(Locks::with_retries(engine, host.clone(), retries))
+            }
+            (Some(holder), _) => {
+                Player::Other(holder.connect(AnyEngine::new(engine), host.clone()))
+            }
         };
         for task in 0..plan.tasks {
             let name = format!("{name}.{task}");
@@ -261,19 +273,15 @@ async fn engine(
         let quorum = Quorum::new(stores, host.clone(), plan.ttl / 20)
             .expect("a quorum has three stores or more");
         let turns = if plan.turns { far(|node| &node.turns) } else { Vec::new() };
-        AnyEngine::new(quorum.with_turns(turns))
+        AnyEngine::new(quorum.with_wait_queues(turns))
     };
     wrapped(plan, host, engine).await
 }
 
-async fn wrapped(plan: &Plan, host: &Arc<SimHost>, mut engine: AnyEngine) -> AnyEngine {
-    let home: Arc<dyn Runtime> = host.clone();
-    if plan.wraps.retry {
-        engine = AnyEngine::new(Retry::new(engine, home.clone(), 2, plan.ttl / 100));
+async fn wrapped(plan: &Plan, host: &Arc<SimHost>, engine: AnyEngine) -> AnyEngine {
+    if !plan.wraps.hosted {
+        return engine;
     }
-    if plan.wraps.hosted {
-        let made = OnRuntime::make(home, async move { Ok(engine) }).await;
-        engine = AnyEngine::new(made.expect("the runtime of a simulated process runs"));
-    }
-    engine
+    let made = OnRuntime::make(host.clone(), async move { Ok(engine) }).await;
+    AnyEngine::new(made.expect("the runtime of a simulated process runs"))
 }

@@ -6,11 +6,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use tenure_core::BoxFuture;
+use tenure_core::sync::Mutex;
 
 use super::chance::Chance;
 use super::process::Process;
@@ -166,7 +167,7 @@ impl World {
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 
@@ -227,11 +228,11 @@ mod tests {
                     host.spawn(Box::pin(async move {
                         let pause = clock.random() % 100;
                         clock.sleep(Duration::from_millis(pause)).await;
-                        order.lock().unwrap().push(name);
+                        order.lock().push(name);
                     }));
                 }
                 world.store().sleep(Duration::from_secs(1)).await;
-                order.lock().unwrap().clone()
+                order.lock().clone()
             })
         };
         assert_eq!(order(7), order(7));
@@ -246,15 +247,15 @@ mod tests {
             let (clock, flag) = (host.clone(), ran.clone());
             host.spawn(Box::pin(async move {
                 clock.sleep(Duration::from_secs(1)).await;
-                *flag.lock().unwrap() = true;
+                *flag.lock() = true;
             }));
             world.store().sleep(Duration::from_millis(1)).await;
             host.pause();
             world.store().sleep(Duration::from_secs(5)).await;
-            assert!(!*ran.lock().unwrap());
+            assert!(!*ran.lock());
             host.resume();
             world.store().sleep(Duration::from_millis(1)).await;
-            assert!(*ran.lock().unwrap());
+            assert!(*ran.lock());
             let before = host.now();
             host.wake_from_sleep(Duration::from_secs(60));
             assert_eq!(host.now().boot_ns - before.boot_ns, 60_000_000_000);

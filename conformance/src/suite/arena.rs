@@ -338,20 +338,40 @@ impl Arena {
 
     /// Whether the store has counters.
     pub async fn counts(&self) -> bool {
-        let key = Key::new("\u{1}counts?").expect("the key is valid");
-        match self.client().await.add(&key, 0, None).await {
-            Err(error) if error.kind() == ErrorKind::Unsupported => false,
-            counted => counted.map(|_| true).expect("a store with counters returns a count"),
-        }
+        self.takes_additions(None).await
     }
 
     /// Whether the store has windowed counters, which need a clock.
     pub async fn counts_by_window(&self) -> bool {
+        self.takes_additions(Some(Window { per: Duration::from_secs(3600), limit: None })).await
+    }
+
+    /// Whether the store adds to a number. A busy server may need several requests.
+    async fn takes_additions(&self, window: Option<Window>) -> bool {
         let key = Key::new("\u{1}counts?").expect("the key is valid");
-        let window = Window { per: Duration::from_secs(3600), limit: None };
-        match self.client().await.add(&key, 0, Some(window)).await {
-            Err(error) if error.kind() == ErrorKind::Unsupported => false,
-            counted => counted.map(|_| true).expect("a store with counters returns a count"),
+        let client = self.client().await;
+        let answered = async {
+            loop {
+                match client.add(&key, 0, window).await {
+                    Ok(_) => return true,
+                    Err(error) if error.kind() == ErrorKind::Unsupported => return false,
+                    Err(error) => assert!(error.is_retryable(), "no count is returned: {error}"),
+                }
+                self.pass(self.beat() / 4).await;
+            }
+        };
+        self.soon("a count is returned", answered).await
+    }
+
+    /// Asserts that nothing was served in the time of an attempt. A busy server may not answer in
+    /// that time.
+    pub fn is_busy<T>(&self, answer: Result<Option<T>>) {
+        match answer {
+            Ok(served) => assert!(served.is_none(), "a ticket behind others is served"),
+            Err(error) => {
+                let is_late = error.kind() == ErrorKind::Unavailable && !self.is_simulated();
+                assert!(is_late, "an attempt fails: {error}");
+            }
         }
     }
 

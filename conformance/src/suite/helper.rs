@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use tenure_core::blocking::block_on;
-use tenure_core::{ErrorKind, Guard, Locks, Mutex, Result};
+use tenure_core::{ErrorKind, Locks, Mutex, MutexGuard, Result};
 
 /// The variable with the URL of the store, set in helpers only.
 const STORE: &str = "TENURE_CONFORMANCE_HELPER";
@@ -34,7 +34,7 @@ pub fn serve<F: Future<Output = Result<Locks>>>(open: impl Fn(String) -> F) {
 /// The same, for tests with commands of their own.
 pub fn serve_also<F: Future<Output = Result<Locks>>>(
     open: impl Fn(String) -> F,
-    also: impl Fn(&Guard, &str) -> String,
+    also: impl Fn(&MutexGuard, &str) -> String,
 ) {
     let Ok(store) = std::env::var(STORE) else { return };
     let locks = loop {
@@ -57,9 +57,9 @@ fn say(answer: &str) {
 
 fn obey(
     locks: &Locks,
-    held: &mut Option<Guard>,
+    held: &mut Option<MutexGuard>,
     line: &str,
-    also: &impl Fn(&Guard, &str) -> String,
+    also: &impl Fn(&MutexGuard, &str) -> String,
 ) -> String {
     let words: Vec<&str> = line.split(' ').collect();
     match words[..] {
@@ -71,7 +71,7 @@ fn obey(
             *held = Some(guard);
             answer
         }
-        ["check"] => match held.as_ref().map(|guard| guard.check()) {
+        ["check"] => match held.as_ref().map(MutexGuard::check) {
             Some(Ok(())) => "held".to_owned(),
             _ => "lost".to_owned(),
         },
@@ -90,7 +90,7 @@ fn obey(
 
 /// Locks, and retries while the store does not answer: the machine may be busy, or this process was
 /// stopped for longer than its ttl.
-fn locked(mutex: &Mutex) -> Guard {
+fn locked(mutex: &Mutex) -> MutexGuard {
     loop {
         match block_on(mutex.lock()) {
             Err(error) if matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Lost) => {}

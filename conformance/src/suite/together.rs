@@ -1,10 +1,11 @@
 //! Several parallel tasks: on threads in real time, otherwise in the order of the runtime.
 
 use std::future::poll_fn;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use tenure_core::blocking::block_on;
+use tenure_core::sync::Mutex;
 use tenure_core::{BoxFuture, Runtime};
 
 /// Runs each on a thread of its own. Panics if a task panics.
@@ -58,7 +59,7 @@ impl Left {
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -207,8 +207,11 @@ twist! {
         async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
             let before = self.0.memory.add(key, 0, window).await?;
             pause().await;
-            let after = self.0.memory.add(key, by, window).await?;
-            Ok(CounterValue { value: if window.is_none() { before.value + by } else { after.value }, ..after })
+            let mut after = self.0.memory.add(key, by, window).await?;
+            if window.is_none() {
+                after.value = before.value + by;
+            }
+            Ok(after)
         }
     }
 }
@@ -218,9 +221,9 @@ twist! {
     CountsWhatItRefuses {
         async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
             let Some(window) = window else { return self.0.memory.add(key, by, None).await };
-            let counter = self.0.memory.add(key, by, Some(Window { limit: None, ..window })).await?;
-            let allowed = window.limit.is_none_or(|limit| counter.value <= limit);
-            Ok(CounterValue { allowed, ..counter })
+            let mut counter = self.0.memory.add(key, by, Some(Window { limit: None, ..window })).await?;
+            counter.allowed = window.limit.is_none_or(|limit| counter.value <= limit);
+            Ok(counter)
         }
     }
 }
@@ -230,9 +233,10 @@ twist! {
     CountsForEver {
         async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
             let window = window.map(|window| Window { per: Duration::from_secs(1 << 20), ..window });
-            let counter = self.0.memory.add(key, by, window).await?;
+            let mut counter = self.0.memory.add(key, by, window).await?;
             let hour = Duration::from_secs(3600);
-            Ok(CounterValue { resets_in: counter.resets_in.map(|left| left.min(hour)), ..counter })
+            counter.resets_in = counter.resets_in.map(|left| left.min(hour));
+            Ok(counter)
         }
     }
 }
@@ -243,8 +247,9 @@ twist! {
         async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
             let Some(window) = window else { return self.0.memory.add(key, by, None).await };
             let began = self.0.since(key, window.per);
-            let counter = self.0.memory.add(key, by, Some(window)).await?;
-            Ok(CounterValue { resets_in: Some(window.per.saturating_sub(began)), ..counter })
+            let mut counter = self.0.memory.add(key, by, Some(window)).await?;
+            counter.resets_in = Some(window.per.saturating_sub(began));
+            Ok(counter)
         }
     }
 }
@@ -265,9 +270,9 @@ twist! {
     /// A sequence starts at zero.
     CountsFromZero {
         async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
-            let counter = self.0.memory.add(key, by, window).await?;
-            let late = u64::from(window.is_none() && counter.value > 0);
-            Ok(CounterValue { value: counter.value - late, ..counter })
+            let mut counter = self.0.memory.add(key, by, window).await?;
+            counter.value -= u64::from(window.is_none() && counter.value > 0);
+            Ok(counter)
         }
     }
 }
@@ -280,8 +285,9 @@ twist! {
                 return self.0.memory.add(key, by, window).await;
             }
             let short = Window { per: crate::TTL, limit: None };
-            let counter = self.0.memory.add(key, by, Some(short)).await?;
-            Ok(CounterValue { resets_in: None, ..counter })
+            let mut counter = self.0.memory.add(key, by, Some(short)).await?;
+            counter.resets_in = None;
+            Ok(counter)
         }
     }
 }

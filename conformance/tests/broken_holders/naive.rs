@@ -7,12 +7,13 @@ mod sin;
 
 use std::future::Future;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use tenure_conformance::sim::holder::{Claim, Client, Holder, Locking};
 use tenure_core::layers::AnyEngine;
+use tenure_core::sync::Mutex;
 use tenure_core::{
     Engine as _, Error, Key, LeaveMode, LeaveOutcome, Note, Owner, Place, Result, Runtime, Share,
     Ticket, TicketId, TicketState, Time, WaitMode,
@@ -296,6 +297,6 @@ impl Stay {
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock()
     }
 }

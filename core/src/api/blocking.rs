@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use crate::event::Scope;
 use crate::{
-    Block, Counter, CounterValue, Election, Guard, Key, Leader, Leaders, LeaseHandle, LeaveOutcome,
-    Locks, Loss, MultiGuard, MultiLock, Mutex, Place, Result, RwLock, Semaphore, Sequence, Ticket,
-    TicketId, Warning, Watch, WatchEvent, WriteGuard,
+    Block, Counter, CounterValue, Election, Key, Leader, Leaders, Leadership, LeaseHandle,
+    LeaveOutcome, LineEntry, Locks, Loss, MultiGuard, MultiLock, Mutex, MutexGuard, Permit,
+    ReadGuard, Result, RwLock, Semaphore, Sequence, TicketId, Warning, Watch, WatchEvent,
+    WriteGuard,
 };
 
 /// A type of Tenure whose async methods block.
@@ -21,7 +22,8 @@ use crate::{
 /// ```
 /// use std::time::Duration;
 ///
-/// use tenure::{Locks, engine::Memory};
+/// use tenure::engine::Memory;
+/// use tenure::Locks;
 ///
 /// let locks = Locks::new(Memory::new()).blocking();
 /// let guard = locks.mutex("invoices/42").ttl(Duration::from_secs(10)).lock()?;
@@ -83,6 +85,7 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
 /// Makes each blocking method from the async one.
 macro_rules! verbs {
     ($type:ty: $($(#[$doc:meta])* $verb:ident($($arg:ident: $arg_type:ty),*) -> $answer:ty, $wrap:expr;)*) => {
+        #[allow(clippy::missing_errors_doc, reason = "the page of the async form has them")]
         impl Blocking<$type> {
             $($(#[$doc])*
             pub fn $verb(&self, $($arg: $arg_type),*) -> $answer {
@@ -93,7 +96,7 @@ macro_rules! verbs {
 }
 
 /// The options of a primitive, as on the async form.
-macro_rules! terms {
+macro_rules! options {
     ($type:ty: $($term:ident($($arg:ident: $arg_type:ty)?);)*) => {
         impl Blocking<$type> {
             $(#[doc = concat!("See the async one's `", stringify!($term), "`.")]
@@ -108,7 +111,7 @@ macro_rules! terms {
 /// The options of every primitive that has a lease.
 macro_rules! terms_of_what_is_held {
     ($($type:ty)*) => {
-        $(terms! { $type:
+        $(options! { $type:
             ttl(ttl: Duration);
             renew_every(period: Duration);
             note(note: impl Into<Arc<str>>);
@@ -120,7 +123,7 @@ macro_rules! terms_of_what_is_held {
 
 terms_of_what_is_held! { Mutex RwLock Semaphore MultiLock Election }
 
-terms! { Counter:
+options! { Counter:
     window(per: Duration);
     limit(limit: u64);
 }
@@ -177,14 +180,18 @@ impl Blocking<Locks> {
     }
 
     /// See [`Locks::watch_prefix`] and [`Locks::watch`].
+    ///
+    /// # Errors
+    ///
+    /// Those of the async form.
     pub fn watch(&self, scope: Scope) -> Result<Blocking<Watch>> {
-        one(block_on(Watch::start(&self.0.inner, scope)))
+        one(block_on(Watch::start(&self.0.client, scope)))
     }
 }
 
 verbs! { Locks:
     /// See [`Locks::line`].
-    line(key: impl AsRef<str>) -> Result<Vec<(Ticket, Place)>>, same;
+    line(key: impl AsRef<str>) -> Result<Vec<LineEntry>>, same;
     /// See [`Locks::keys`].
     keys(prefix: impl AsRef<str>) -> Result<Vec<Key>>, same;
     /// See [`Locks::break_ticket`].
@@ -199,20 +206,22 @@ verbs! { Locks:
 
 verbs! { Mutex:
     /// See [`Mutex::lock`].
-    lock() -> Result<Blocking<Guard>>, one;
+    lock() -> Result<Blocking<MutexGuard>>, one;
     /// See [`Mutex::try_lock`].
-    try_lock() -> Result<Option<Blocking<Guard>>>, maybe;
+    try_lock() -> Result<Option<Blocking<MutexGuard>>>, maybe;
     /// See [`Mutex::try_lock_for`].
-    try_lock_for(time: Duration) -> Result<Option<Blocking<Guard>>>, maybe;
+    try_lock_for(time: Duration) -> Result<Option<Blocking<MutexGuard>>>, maybe;
+    /// See [`Mutex::holder`].
+    holder() -> Result<Option<LineEntry>>, same;
 }
 
 verbs! { RwLock:
     /// See [`RwLock::read`].
-    read() -> Result<Blocking<Guard>>, one;
+    read() -> Result<Blocking<ReadGuard>>, one;
     /// See [`RwLock::try_read`].
-    try_read() -> Result<Option<Blocking<Guard>>>, maybe;
+    try_read() -> Result<Option<Blocking<ReadGuard>>>, maybe;
     /// See [`RwLock::try_read_for`].
-    try_read_for(time: Duration) -> Result<Option<Blocking<Guard>>>, maybe;
+    try_read_for(time: Duration) -> Result<Option<Blocking<ReadGuard>>>, maybe;
     /// See [`RwLock::write`].
     write() -> Result<Blocking<WriteGuard>>, one;
     /// See [`RwLock::try_write`].
@@ -223,17 +232,17 @@ verbs! { RwLock:
 
 verbs! { Semaphore:
     /// See [`Semaphore::acquire`].
-    acquire() -> Result<Blocking<Guard>>, one;
+    acquire() -> Result<Blocking<Permit>>, one;
     /// See [`Semaphore::acquire_many`].
-    acquire_many(count: u32) -> Result<Blocking<Guard>>, one;
+    acquire_many(count: u32) -> Result<Blocking<Permit>>, one;
     /// See [`Semaphore::try_acquire`].
-    try_acquire() -> Result<Option<Blocking<Guard>>>, maybe;
+    try_acquire() -> Result<Option<Blocking<Permit>>>, maybe;
     /// See [`Semaphore::try_acquire_many`].
-    try_acquire_many(count: u32) -> Result<Option<Blocking<Guard>>>, maybe;
+    try_acquire_many(count: u32) -> Result<Option<Blocking<Permit>>>, maybe;
     /// See [`Semaphore::try_acquire_for`].
-    try_acquire_for(time: Duration) -> Result<Option<Blocking<Guard>>>, maybe;
+    try_acquire_for(time: Duration) -> Result<Option<Blocking<Permit>>>, maybe;
     /// See [`Semaphore::try_acquire_many_for`].
-    try_acquire_many_for(count: u32, time: Duration) -> Result<Option<Blocking<Guard>>>, maybe;
+    try_acquire_many_for(count: u32, time: Duration) -> Result<Option<Blocking<Permit>>>, maybe;
 }
 
 verbs! { MultiLock:
@@ -247,11 +256,11 @@ verbs! { MultiLock:
 
 verbs! { Election:
     /// See [`Election::campaign`].
-    campaign() -> Result<Blocking<Guard>>, one;
+    campaign() -> Result<Blocking<Leadership>>, one;
     /// See [`Election::try_campaign`].
-    try_campaign() -> Result<Option<Blocking<Guard>>>, maybe;
+    try_campaign() -> Result<Option<Blocking<Leadership>>>, maybe;
     /// See [`Election::try_campaign_for`].
-    try_campaign_for(time: Duration) -> Result<Option<Blocking<Guard>>>, maybe;
+    try_campaign_for(time: Duration) -> Result<Option<Blocking<Leadership>>>, maybe;
     /// See [`Election::leader`].
     leader() -> Result<Option<Leader>>, same;
     /// See [`Election::observe`].
@@ -292,45 +301,45 @@ macro_rules! verbs_of_what_is_held {
     };
 }
 
-verbs_of_what_is_held! { LeaseHandle Guard WriteGuard }
-
-verbs! { MultiGuard:
-    /// See [`MultiGuard::extend`].
-    extend() -> Result<()>, same;
-    /// See [`MultiGuard::lost`].
-    lost() -> Loss, same;
-    /// See [`MultiGuard::ended`].
-    ended() -> Option<Loss>, same;
+verbs_of_what_is_held! {
+    LeaseHandle MutexGuard ReadGuard WriteGuard Permit Leadership MultiGuard
 }
 
-impl Blocking<Guard> {
-    /// See [`Guard::release`].
-    pub fn release(self) -> Result<()> {
-        block_on(self.0.release())
-    }
+/// The release of every guard.
+macro_rules! releases {
+    ($($Guard:ident)*) => {
+        $(impl Blocking<$Guard> {
+            #[doc = concat!("See [`", stringify!($Guard), "::release`].")]
+            ///
+            /// # Errors
+            ///
+            /// Those of the async form.
+            pub fn release(self) -> Result<()> {
+                block_on(self.0.release())
+            }
+        })*
+    };
 }
+
+releases! { MutexGuard ReadGuard WriteGuard Permit Leadership MultiGuard }
 
 impl Blocking<WriteGuard> {
     /// See [`WriteGuard::downgrade`].
-    pub fn downgrade(self) -> Result<Blocking<Guard>> {
+    ///
+    /// # Errors
+    ///
+    /// Those of the async form.
+    pub fn downgrade(self) -> Result<Blocking<ReadGuard>> {
         one(block_on(self.0.downgrade()))
-    }
-
-    /// See [`WriteGuard::release`].
-    pub fn release(self) -> Result<()> {
-        block_on(self.0.release())
-    }
-}
-
-impl Blocking<MultiGuard> {
-    /// See [`MultiGuard::release`].
-    pub fn release(self) -> Result<()> {
-        block_on(self.0.release())
     }
 }
 
 impl Blocking<Watch> {
     /// See [`Watch::next`].
+    ///
+    /// # Errors
+    ///
+    /// Those of the async form.
     pub fn wait(&mut self) -> Result<WatchEvent> {
         block_on(self.0.next())
     }
@@ -338,6 +347,10 @@ impl Blocking<Watch> {
 
 impl Blocking<Leaders> {
     /// See [`Leaders::next`].
+    ///
+    /// # Errors
+    ///
+    /// Those of the async form.
     pub fn wait(&mut self) -> Result<Option<Leader>> {
         block_on(self.0.next())
     }

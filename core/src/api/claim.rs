@@ -3,19 +3,20 @@
 use std::time::Duration;
 
 use crate::background::acquire::{Wait, acquire};
+use crate::background::lease::Lease;
 use crate::lease::options::LockOptions;
-use crate::{Error, Guard, Key, Locks, Note, Result, Share, Ticket};
+use crate::{Error, Key, Locks, Note, Result, Share, Ticket};
 
 #[derive(Clone, Debug)]
 pub(crate) struct Claim {
     pub(crate) locks: Locks,
     pub(crate) key: Result<Key>,
-    pub(crate) terms: LockOptions,
+    pub(crate) options: LockOptions,
 }
 
 impl Claim {
     pub(crate) fn new(locks: &Locks, key: impl AsRef<str>) -> Self {
-        Self { locks: locks.clone(), key: Key::new(key), terms: LockOptions::default() }
+        Self { locks: locks.clone(), key: Key::new(key), options: LockOptions::default() }
     }
 
     pub(crate) fn key(&self) -> Result<&Key> {
@@ -23,7 +24,7 @@ impl Claim {
     }
 
     /// Waits without a time limit. The returned future owns its data, so that it can be spawned.
-    pub(crate) fn wait(&self, share: Share) -> impl Future<Output = Result<Guard>> + Send + use<> {
+    pub(crate) fn wait(&self, share: Share) -> impl Future<Output = Result<Lease>> + Send + use<> {
         let claim = self.clone();
         async move { claim.acquire(share, Wait::Ever).await?.ok_or_else(busy_while_waiting) }
     }
@@ -32,7 +33,7 @@ impl Claim {
     pub(crate) fn attempt(
         &self,
         share: Share,
-    ) -> impl Future<Output = Result<Option<Guard>>> + Send + use<> {
+    ) -> impl Future<Output = Result<Option<Lease>>> + Send + use<> {
         self.clone().acquire(share, Wait::Never)
     }
 
@@ -41,17 +42,17 @@ impl Claim {
         &self,
         share: Share,
         time: Duration,
-    ) -> impl Future<Output = Result<Option<Guard>>> + Send + use<> {
+    ) -> impl Future<Output = Result<Option<Lease>>> + Send + use<> {
         self.clone().acquire(share, Wait::For(time))
     }
 
-    async fn acquire(self, share: Share, wait: Wait) -> Result<Option<Guard>> {
-        let Self { locks, key, terms } = self;
-        let rhythm = terms.rhythm(&locks.inner.profile)?;
+    async fn acquire(self, share: Share, wait: Wait) -> Result<Option<Lease>> {
+        let Self { locks, key, options } = self;
+        let schedule = options.schedule(&locks.client.guarantees)?;
         let plain = locks.ticket(key?);
-        let note = terms.note.map_or(Ok(plain.note.clone()), Note::new)?;
-        let ticket = Ticket { share, ttl: terms.ttl, note, ..plain };
-        acquire(&locks.inner, &ticket, rhythm, wait).await
+        let note = options.note.map_or(Ok(plain.note.clone()), Note::new)?;
+        let ticket = Ticket { share, ttl: options.ttl, note, ..plain };
+        acquire(&locks.client, ticket, schedule, wait).await
     }
 }
 
@@ -61,7 +62,7 @@ pub(crate) fn busy_while_waiting() -> Error {
 }
 
 /// The options of every primitive that has a lease.
-macro_rules! terms {
+macro_rules! lease_options {
     () => {
         /// The ttl of the lease, 30 s by default. The lease expires when it is not renewed for that
         /// long.
@@ -69,25 +70,25 @@ macro_rules! terms {
         /// A shorter ttl frees the lock sooner after a crash. A longer one survives longer outages
         /// of the store. It has no effect where the kernel knows that the holder lives.
         pub fn ttl(mut self, ttl: std::time::Duration) -> Self {
-            self.claim.terms.ttl = ttl;
+            self.claim.options.ttl = ttl;
             self
         }
 
         /// The time between two renewals, a third of the ttl by default.
         pub fn renew_every(mut self, period: std::time::Duration) -> Self {
-            self.claim.terms.renew_every = Some(period);
+            self.claim.options.renew_every = Some(period);
             self
         }
 
         /// A note that others see beside the ticket in the line.
         pub fn note(mut self, note: impl Into<std::sync::Arc<str>>) -> Self {
-            self.claim.terms.note = Some(note.into());
+            self.claim.options.note = Some(note.into());
             self
         }
 
         /// The maximum time to hold the lock: it is lost after `time`. A limit for work that hangs.
         pub fn max_hold(mut self, time: std::time::Duration) -> Self {
-            self.claim.terms.max_hold = Some(time);
+            self.claim.options.max_hold = Some(time);
             self
         }
 
@@ -98,9 +99,9 @@ macro_rules! terms {
 
         /// Turns automatic renewal off. The program calls [`extend`](crate::LeaseHandle::extend).
         pub fn manual_renewal(mut self) -> Self {
-            self.claim.terms.manual_renewal = true;
+            self.claim.options.manual_renewal = true;
             self
         }
     };
 }
-pub(crate) use terms;
+pub(crate) use lease_options;

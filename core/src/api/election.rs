@@ -10,13 +10,13 @@ use std::time::Duration;
 use futures_core::Stream;
 use futures_util::future::{Either, select};
 
-use crate::api::claim::{Claim, terms};
-use crate::api::locks::Inner;
-use crate::background::event_stream::{Backoff, EventStream, Source};
+use crate::api::claim::{Claim, lease_options};
+use crate::background::client::Client;
+use crate::background::event_stream::{Cooldown, EventStream, Source};
 use crate::event::{Event, EventKind, Scope};
 use crate::{
-    Engine as _, ErrorKind, Guard, Key, LeaseHandle, Locks, Note, Owner, Result, Share, Ticket,
-    TicketId, TicketState, Watch,
+    Engine as _, ErrorKind, Key, Leadership, LeaseHandle, Locks, Note, Owner, Result, Share,
+    Ticket, TicketId, TicketState, Token, Watch,
 };
 
 /// An election of at most one leader at a time. Made by [`Locks::election`].
@@ -26,9 +26,10 @@ use crate::{
 /// let locks = tenure::connect("memory:").await?;
 /// let election = locks.election("scheduler").note("10.0.0.7:8080");
 /// let done = election
-///     .run(|term| async move { /* the leader's work, dropped when the leadership is lost */ term.token() })
+///     // The leader's work, dropped when the leadership is lost.
+///     .run(|term, _| async move { term })
 ///     .await?;
-/// assert!(done > 0);
+/// assert!(done.get() > 0);
 /// assert!(election.leader().await?.is_none(), "its work is done, and it has resigned");
 /// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
@@ -45,15 +46,16 @@ pub struct Election {
 /// let locks = tenure::connect("memory:").await?;
 /// let seat = locks.election("scheduler").note("10.0.0.7:8080").campaign().await?;
 /// let leader = locks.election("scheduler").leader().await?.expect("there is a leader");
-/// assert_eq!((&*leader.note, leader.token), ("10.0.0.7:8080", seat.token()));
+/// assert_eq!((&*leader.note, leader.term), ("10.0.0.7:8080", seat.token().get()));
 /// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Leader {
-    /// The number of the term. Each is larger than the last.
-    pub token: u64,
+    /// The number of the term: the leader's token. Each is larger than the last.
+    #[cfg_attr(feature = "serde", serde(rename = "token"))]
+    pub term: u64,
     /// The leader's note, such as its address.
     pub note: Note,
     /// The leader's owner name.
@@ -70,27 +72,42 @@ impl Locks {
 }
 
 impl Election {
-    terms!();
+    lease_options!();
 
     /// Waits to be elected. Releasing the guard resigns, and [`set_note`](LeaseHandle::set_note)
     /// changes the note that followers read.
     ///
-    /// Errors and cancel safety are those of [`Mutex::lock`](crate::Mutex::lock).
-    pub fn campaign(&self) -> impl Future<Output = Result<Guard>> + Send + use<> {
-        self.claim.wait(Share::WHOLE)
+    /// Cancel safety is that of [`Mutex::lock`](crate::Mutex::lock).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Mutex::lock`](crate::Mutex::lock).
+    pub fn campaign(&self) -> impl Future<Output = Result<Leadership>> + Send + use<> {
+        let elected = self.claim.wait(Share::WHOLE);
+        async move { elected.await.map(Leadership) }
     }
 
     /// Becomes the leader if there is none, and returns `None` otherwise.
-    pub fn try_campaign(&self) -> impl Future<Output = Result<Option<Guard>>> + Send + use<> {
-        self.claim.attempt(Share::WHOLE)
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Mutex::lock`](crate::Mutex::lock).
+    pub fn try_campaign(&self) -> impl Future<Output = Result<Option<Leadership>>> + Send + use<> {
+        let elected = self.claim.attempt(Share::WHOLE);
+        async move { Ok(elected.await?.map(Leadership)) }
     }
 
     /// Waits to be elected for at most `time`, and returns `None` if it was not.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Mutex::lock`](crate::Mutex::lock).
     pub fn try_campaign_for(
         &self,
         time: Duration,
-    ) -> impl Future<Output = Result<Option<Guard>>> + Send + use<> {
-        self.claim.wait_for(Share::WHOLE, time)
+    ) -> impl Future<Output = Result<Option<Leadership>>> + Send + use<> {
+        let elected = self.claim.wait_for(Share::WHOLE, time);
+        async move { Ok(elected.await?.map(Leadership)) }
     }
 
     /// Campaigns, does the leader's work, and campaigns again if the leadership is lost before the
@@ -98,7 +115,7 @@ impl Election {
     ///
     /// After a loss the work is dropped *before* the ticket is released, so no other leader begins
     /// while it runs. When the work ends by itself, it resigns and returns the output. Tasks that
-    /// the work has spawned are not stopped: give them the term, and let them call
+    /// the work has spawned are not stopped: give them the handle, and let them call
     /// [`check`](LeaseHandle::check).
     ///
     /// It campaigns again if the store is unreachable, and if its waiting ticket was removed from
@@ -114,7 +131,7 @@ impl Election {
     /// Dropping the future drops the work, and resigns in the background.
     pub fn run<F, Work>(&self, work: F) -> impl Future<Output = Result<Work::Output>> + use<F, Work>
     where
-        F: FnMut(LeaseHandle) -> Work,
+        F: FnMut(Token, LeaseHandle) -> Work,
         Work: Future,
     {
         // On the heap: these futures are large, and another future around them doubles the size.
@@ -135,7 +152,7 @@ impl Election {
     /// let (shutdown, stop) = tokio::sync::oneshot::channel::<()>();
     /// let follower = locks.election("scheduler").run_until(
     ///     async { drop(stop.await) },
-    ///     |_term| async { unreachable!("another client leads") },
+    ///     |_, _| async { unreachable!("another client leads") },
     /// );
     /// shutdown.send(()).expect("the follower listens");
     /// assert_eq!(follower.await?, None::<()>);
@@ -159,7 +176,7 @@ impl Election {
     ) -> impl Future<Output = Result<Option<Work::Output>>> + use<S, F, Work>
     where
         S: Future,
-        F: FnMut(LeaseHandle) -> Work,
+        F: FnMut(Token, LeaseHandle) -> Work,
         Work: Future,
     {
         let election = self.clone();
@@ -175,7 +192,7 @@ impl Election {
                     }
                 };
                 let done = {
-                    let led = pin!(seat.run(work(seat.handle())));
+                    let led = pin!(seat.run(work(seat.token(), seat.handle())));
                     match select(&mut stop, led).await {
                         Either::Left(_) => None,
                         Either::Right((done, _)) => Some(done),
@@ -195,12 +212,12 @@ impl Election {
     }
 
     /// Campaigns until elected, through outages of the store and removals of the ticket.
-    async fn campaign_on(&self) -> Result<Guard> {
-        let host = &*self.claim.locks.inner.host;
-        let mut rest = Backoff::default();
+    async fn campaign_on(&self) -> Result<Leadership> {
+        let runtime = &*self.claim.locks.client.runtime;
+        let mut rest = Cooldown::default();
         loop {
-            rest.over(host).await;
-            match rest.after(self.campaign().await, host) {
+            rest.over(runtime).await;
+            match rest.after(self.campaign().await, runtime) {
                 Err(error) if matches!(error.kind(), ErrorKind::Unavailable | ErrorKind::Lost) => {
                     tracing::warn!(%error, "the campaign failed; trying again");
                 }
@@ -210,9 +227,13 @@ impl Election {
     }
 
     /// The present leader.
+    ///
+    /// # Errors
+    ///
+    /// See [`ErrorKind`](crate::ErrorKind).
     pub fn leader(&self) -> impl Future<Output = Result<Option<Leader>>> + Send + use<> {
         let claim = self.claim.clone();
-        async move { leader(&claim.locks.inner, claim.key()?).await }
+        async move { leader(&claim.locks.client, claim.key()?).await }
     }
 
     /// A stream of all leaders in order, beginning with the present one. `None`: there is no
@@ -220,28 +241,32 @@ impl Election {
     ///
     /// A leader that changes its note appears again. If the store reports [every
     /// event](crate::EventDelivery::Every), no term is missed.
+    ///
+    /// # Errors
+    ///
+    /// See [`ErrorKind`](crate::ErrorKind).
     pub fn observe(&self) -> impl Future<Output = Result<Leaders>> + Send + use<> {
         let Claim { locks, key, .. } = self.claim.clone();
         async move {
-            let (inner, key) = (locks.inner, key?);
-            let watch = Watch::start(&inner, Scope::Key(key.clone())).await?;
-            let now = leader(&inner, &key).await?;
+            let (client, key) = (locks.client, key?);
+            let watch = Watch::start(&client, Scope::Key(key.clone())).await?;
+            let now = leader(&client, &key).await?;
             let pending = VecDeque::from([now.clone()]);
-            let (gap, rest) = (false, Backoff::default());
-            Ok(Leaders(EventStream::new(Observer { inner, key, watch, now, pending, gap, rest })))
+            let (gap, rest) = (false, Cooldown::default());
+            Ok(Leaders(EventStream::new(Observer { client, key, watch, now, pending, gap, rest })))
         }
     }
 }
 
-async fn leader(inner: &Inner, key: &Key) -> Result<Option<Leader>> {
-    let line = inner.engine.line(key).await?;
+async fn leader(client: &Client, key: &Key) -> Result<Option<Leader>> {
+    let line = client.engine.line(key).await?;
     let front = line.into_iter().find(|(_, place)| place.state == TicketState::Holding);
     Ok(front.map(|(ticket, place)| Leader::of(&ticket, place.number)))
 }
 
 impl Leader {
-    fn of(ticket: &Ticket, token: u64) -> Self {
-        Self { token, note: ticket.note.clone(), owner: ticket.owner.clone(), id: ticket.id }
+    fn of(ticket: &Ticket, term: u64) -> Self {
+        Self { term, note: ticket.note.clone(), owner: ticket.owner.clone(), id: ticket.id }
     }
 }
 
@@ -255,7 +280,7 @@ impl Leader {
 /// assert_eq!(leaders.next().await?, None, "there is no leader yet");
 /// let seat = election.campaign().await?;
 /// let leader = leaders.next().await?.expect("there is a leader");
-/// assert_eq!(leader.token, seat.token());
+/// assert_eq!(leader.term, seat.token());
 /// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 #[must_use = "a stream does nothing until it is polled"]
@@ -291,7 +316,7 @@ impl fmt::Debug for Leaders {
 }
 
 struct Observer {
-    inner: Arc<Inner>,
+    client: Arc<Client>,
     key: Key,
     watch: Watch,
     now: Option<Leader>,
@@ -299,7 +324,7 @@ struct Observer {
     pending: VecDeque<Option<Leader>>,
     /// Events were missed, and the line has not been read since.
     gap: bool,
-    rest: Backoff,
+    rest: Cooldown,
 }
 
 impl Source for Observer {
@@ -312,9 +337,9 @@ impl Source for Observer {
             }
             if self.gap {
                 // The gap stays until a read of the line succeeds.
-                let host = &*self.inner.host;
-                self.rest.over(host).await;
-                let now = self.rest.after(leader(&self.inner, &self.key).await, host)?;
+                let runtime = &*self.client.runtime;
+                self.rest.over(runtime).await;
+                let now = self.rest.after(leader(&self.client, &self.key).await, runtime)?;
                 self.gap = false;
                 if now != self.now {
                     self.push(now);
@@ -331,11 +356,11 @@ impl Source for Observer {
 
 impl Observer {
     fn apply(&mut self, event: &Event) {
-        let token = self.now.as_ref().map(|leader| leader.token);
-        let is_now = token == Some(event.number);
+        let term = self.now.as_ref().map(|leader| leader.term);
+        let is_now = term == Some(event.number);
         match event.kind {
             // The read at the start may already have shown the first events.
-            EventKind::Served if token.is_none_or(|token| token < event.number) => {
+            EventKind::Served if term.is_none_or(|term| term < event.number) => {
                 self.push(Some(Leader::of(&event.ticket, event.number)));
             }
             EventKind::Changed if is_now => {

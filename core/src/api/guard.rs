@@ -3,116 +3,273 @@
 
 use std::fmt;
 use std::future::{Future, poll_fn};
-use std::ops::Deref;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use crate::api::locks::Inner;
-use crate::background::admission::Slot;
-use crate::background::listener::Listener;
-use crate::background::releaser::JoinState;
+use crate::background::client::Client;
+use crate::background::lease::Lease;
+use crate::background::listener::until;
 use crate::blocking::Blocking;
 use crate::lease::shared::SharedLease;
 use crate::lease::state::State;
-use crate::{
-    Engine as _, Error, Key, LeaveMode, LeaveOutcome, Loss, Note, Result, Share, TicketId,
-    TicketState,
-};
+use crate::{Error, Key, Loss, Note, Result, Share, TicketId, TicketState, Token};
 
-/// A held lock. Dropping it releases the lock in the background. [`release`](Guard::release) waits
-/// for the store, and returns whether the lock was held until then.
-///
-/// A lock can be lost while its guard lives: the program was paused for too long, the store was
-/// unreachable, or an operator broke it. **A lock cannot stop a program that does not check.** Call
-/// [`check`](LeaseHandle::check) before each step that must not happen twice, or let
-/// [`run`](LeaseHandle::run) stop the work. Only a resource that refuses old
-/// [tokens](LeaseHandle::token) is fully protected.
-///
-/// ```
-/// # tenure::blocking::block_on(async {
-/// let locks = tenure::connect("memory:").await?;
-/// let guard = locks.mutex("invoices/42").lock().await?;
-/// let token = guard.token();
-/// println!("UPDATE … WHERE token <= {token}");
-/// guard.check()?;
-/// guard.release().await?;
-/// let next = locks.mutex("invoices/42").lock().await?;
-/// assert!(next.token() > token);
-/// # Ok::<(), tenure::Error>(()) }).unwrap();
-/// ```
-#[must_use = "the lock is released as soon as its guard is dropped"]
-pub struct Guard {
-    held: LeaseHandle,
-    entry: LeaveOnDrop,
+/// A guard with the methods that all guards have.
+macro_rules! guard {
+    ($(#[$doc:meta])* $Guard:ident) => {
+        $(#[$doc])*
+        #[must_use = "the lock is released as soon as its guard is dropped"]
+        pub struct $Guard(pub(crate) Lease);
+
+        impl $Guard {
+            /// A handle to observe the lease from other tasks. It can be cloned, and cannot
+            /// release the lock.
+            pub fn handle(&self) -> LeaseHandle {
+                LeaseHandle::new(&self.0)
+            }
+
+            /// The key of the lock.
+            pub fn key(&self) -> &Key {
+                &self.0.shared.key
+            }
+
+            /// The share of the line that is held.
+            pub fn share(&self) -> Share {
+                self.handle().share()
+            }
+
+            /// The id of the ticket in the line.
+            pub fn id(&self) -> TicketId {
+                self.handle().id()
+            }
+
+            /// Returns an error if the lock is lost. It sends no request. See
+            /// [`LeaseHandle::check`].
+            ///
+            /// # Errors
+            ///
+            /// [`Lost`](crate::ErrorKind::Lost), with the reason.
+            pub fn check(&self) -> Result<()> {
+                self.handle().check()
+            }
+
+            /// The time until the lease expires without a further renewal. See
+            /// [`LeaseHandle::remaining`].
+            pub fn remaining(&self) -> Option<Duration> {
+                self.handle().remaining()
+            }
+
+            /// The ttl that the store granted. See [`LeaseHandle::life`].
+            pub fn life(&self) -> Option<Duration> {
+                self.handle().life()
+            }
+
+            /// Waits until the lock is lost. See [`LeaseHandle::lost`].
+            pub fn lost(&self) -> impl Future<Output = Loss> + Send + use<> {
+                self.handle().lost()
+            }
+
+            /// Waits until the lock is lost or released. See [`LeaseHandle::ended`].
+            pub fn ended(&self) -> impl Future<Output = Option<Loss>> + Send + use<> {
+                self.handle().ended()
+            }
+
+            /// Waits until a renewal has failed. See [`LeaseHandle::warned`].
+            pub fn warned(&self) -> impl Future<Output = Warning> + Send + use<> {
+                self.handle().warned()
+            }
+
+            /// Polls `work` while the lock is held, and drops it when the lock is lost. See
+            /// [`LeaseHandle::run`].
+            ///
+            /// # Errors
+            ///
+            /// [`Lost`](crate::ErrorKind::Lost): the work was dropped.
+            pub async fn run<F: Future>(&self, work: F) -> Result<F::Output> {
+                self.handle().run(work).await
+            }
+
+            /// The error of the last renewal, if none has succeeded since.
+            pub fn trouble(&self) -> Option<Error> {
+                self.handle().trouble()
+            }
+
+            /// Whether the lock was lost because an operator asked this holder to leave. See
+            /// [`LeaseHandle::was_asked_to_leave`].
+            pub fn was_asked_to_leave(&self) -> bool {
+                self.handle().was_asked_to_leave()
+            }
+
+            /// Renews the lease now. See [`LeaseHandle::extend`].
+            ///
+            /// # Errors
+            ///
+            /// Those of [`LeaseHandle::extend`].
+            pub async fn extend(&self) -> Result<()> {
+                self.handle().extend().await
+            }
+
+            /// Changes the note that others see in the line. See [`LeaseHandle::set_note`].
+            ///
+            /// # Errors
+            ///
+            /// Those of [`LeaseHandle::set_note`].
+            pub async fn set_note(&self, note: impl Into<Arc<str>>) -> Result<()> {
+                self.handle().set_note(note).await
+            }
+
+            /// Releases the lock. Returns an error if it was lost before.
+            ///
+            /// # Errors
+            ///
+            /// * [`Lost`](crate::ErrorKind::Lost): the lock was lost before, and another client may
+            ///   have held it.
+            /// * [`Unavailable`](crate::ErrorKind::Unavailable): the store did not confirm the
+            ///   release. It is tried again in the background.
+            ///
+            /// # Cancel safety
+            ///
+            /// If the future is dropped, the lock is released in the background.
+            pub async fn release(self) -> Result<()> {
+                self.0.release().await
+            }
+        }
+
+        impl fmt::Debug for $Guard {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Debug::fmt(&self.handle(), f)
+            }
+        }
+    };
 }
 
-impl Guard {
-    pub(crate) fn new(entry: LeaveOnDrop, number: u64) -> Self {
-        let held = LeaseHandle { kept: entry.kept.clone(), inner: entry.inner.clone(), number };
-        Self { held, entry }
-    }
+/// The methods of guards that hold alone.
+macro_rules! exclusive {
+    ($($Guard:ident)*) => {
+        $(impl $Guard {
+            /// The fencing token. See [`Token`].
+            pub fn token(&self) -> Token {
+                Token::of(self.0.number)
+            }
+        })*
+    };
+}
 
-    /// Releases the lock, and returns whether it was held until then.
+guard! {
+    /// The guard of a held mutex. Dropping it releases the lock in the background.
+    /// [`release`](MutexGuard::release) waits for the store, and returns whether the lock was held
+    /// until then.
+    ///
+    /// A lock can be lost while its guard lives: the program was paused for too long, the store was
+    /// unreachable, or an operator broke it. **A lock cannot stop a program that does not check.**
+    /// Call [`check`](MutexGuard::check) before each step that must not happen twice, or let
+    /// [`run`](MutexGuard::run) stop the work. Only a resource that refuses old
+    /// [tokens](MutexGuard::token) is fully protected.
+    ///
+    /// ```
+    /// # tenure::blocking::block_on(async {
+    /// let locks = tenure::connect("memory:").await?;
+    /// let guard = locks.mutex("invoices/42").lock().await?;
+    /// let token = guard.token();
+    /// println!("UPDATE … WHERE token <= {token}");
+    /// guard.check()?;
+    /// guard.release().await?;
+    /// let next = locks.mutex("invoices/42").lock().await?;
+    /// assert!(next.token() > token);
+    /// # Ok::<(), tenure::Error>(()) }).unwrap();
+    /// ```
+    MutexGuard
+}
+
+guard! {
+    /// The guard of a reader. It has no fencing token, because readers hold at the same time.
+    ///
+    /// ```
+    /// # tenure::blocking::block_on(async {
+    /// let locks = tenure::connect("memory:").await?;
+    /// let reader = locks.rwlock("config").read().await?;
+    /// reader.check()?;
+    /// reader.release().await?;
+    /// # Ok::<(), tenure::Error>(()) }).unwrap();
+    /// ```
+    ReadGuard
+}
+
+guard! {
+    /// The guard of a writer, until it is released, dropped, downgraded or lost.
+    ///
+    /// ```
+    /// # tenure::blocking::block_on(async {
+    /// let locks = tenure::connect("memory:").await?;
+    /// let config = locks.rwlock("config");
+    /// let writer = config.write().await?;
+    /// // It writes, then goes on as a reader: no other writer comes between.
+    /// let reader = writer.downgrade().await?;
+    /// assert!(config.try_read().await?.is_some());
+    /// # drop(reader);
+    /// # Ok::<(), tenure::Error>(()) }).unwrap();
+    /// ```
+    WriteGuard
+}
+
+guard! {
+    /// Permits of a semaphore. They have no fencing token, because several clients hold at the same
+    /// time.
+    ///
+    /// ```
+    /// # tenure::blocking::block_on(async {
+    /// let locks = tenure::connect("memory:").await?;
+    /// let permit = locks.semaphore("downloads", 5).acquire_many(2).await?;
+    /// assert_eq!((permit.share().take(), permit.share().of()), (2, 5));
+    /// permit.release().await?;
+    /// # Ok::<(), tenure::Error>(()) }).unwrap();
+    /// ```
+    Permit
+}
+
+guard! {
+    /// The guard of a leader. Releasing it resigns, and [`set_note`](Leadership::set_note) changes
+    /// the note that followers read.
+    ///
+    /// ```
+    /// # tenure::blocking::block_on(async {
+    /// let locks = tenure::connect("memory:").await?;
+    /// let leadership = locks.election("scheduler").campaign().await?;
+    /// println!("the leader of term {}", leadership.token());
+    /// leadership.release().await?;
+    /// # Ok::<(), tenure::Error>(()) }).unwrap();
+    /// ```
+    Leadership
+}
+
+exclusive! { MutexGuard WriteGuard Leadership }
+
+impl WriteGuard {
+    /// Becomes a reader without a release in between, so no other writer comes between.
+    ///
+    /// If the store is unreachable, the guard becomes a reader all the same. Other readers then
+    /// wait until the next renewal succeeds.
     ///
     /// # Errors
     ///
-    /// * [`Lost`](crate::ErrorKind::Lost): the lock was lost before, and another client may have
-    ///   held it.
-    /// * [`Unavailable`](crate::ErrorKind::Unavailable): the store did not confirm the release. It
-    ///   is tried again in the background.
+    /// The lock is lost, or the store refuses. The lock is then released.
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, the lock is released in the background.
-    pub async fn release(self) -> Result<()> {
-        let Self { held, entry } = self;
-        let was_held = held.kept.with(|hold| hold.release(held.inner.host.now()));
-        entry.inner.keeper.forget(&held.kept);
-        let left = match entry.inner.engine.leave(&held.kept.ticket(), LeaveMode::Now).await {
-            Ok(left) => left,
-            // A known loss is more important than a failed release.
-            Err(error) => return was_held.and(Err(error)),
-        };
-        entry.has_left();
-        if left == LeaveOutcome::Absent && was_held.is_ok() {
-            held.kept.was_gone_at_release(held.number);
-            return Err(Error::lost(Loss::Broken));
-        }
-        was_held
-    }
-
-    /// A handle to observe the lease from other tasks. It can be cloned and cannot release the
-    /// lock.
-    pub fn handle(&self) -> LeaseHandle {
-        self.held.clone()
-    }
-
-    pub(crate) async fn shrink(&self, share: Share) -> Result<()> {
-        self.held.kept.set_share(share);
-        match self.held.extend().await {
-            Err(error) if error.is_retryable() => Ok(()),
-            outcome => outcome,
+    /// Dropping the future releases the lock.
+    pub async fn downgrade(self) -> Result<ReadGuard> {
+        self.0.shared.set_share(Share::READER);
+        match self.extend().await {
+            Err(error) if !error.is_retryable() => Err(error),
+            _ => Ok(ReadGuard(self.0)),
         }
     }
 }
 
-impl Deref for Guard {
-    type Target = LeaseHandle;
-
-    fn deref(&self) -> &LeaseHandle {
-        &self.held
-    }
-}
-
-impl fmt::Debug for Guard {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.held, f)
-    }
-}
-
-/// A handle to observe a lease. It does not keep the lock: only the guard does.
+/// A handle to observe a lease from other tasks. It does not keep the lock: only the
+/// guard does.
 ///
 /// ```
 /// # tenure::blocking::block_on(async {
@@ -128,25 +285,26 @@ impl fmt::Debug for Guard {
 /// ```
 #[derive(Clone)]
 pub struct LeaseHandle {
-    kept: Arc<SharedLease>,
-    inner: Arc<Inner>,
+    shared: Arc<SharedLease>,
+    client: Arc<Client>,
     number: u64,
 }
 
 impl LeaseHandle {
-    /// The fencing token: a number larger than that of every earlier holder of the key.
-    ///
-    /// It protects a resource that refuses older tokens in one step with the write. The holder
-    /// sends its token to the resource before its first read. Readers and holders of permits hold
-    /// at the same time, so the order of their tokens does not say which of them still holds. The
-    /// page `fencing` of the crate `tenure` lists what a resource may refuse then.
-    pub fn token(&self) -> u64 {
+    fn new(lease: &Lease) -> Self {
+        let Lease { shared, client, number, .. } = lease;
+        Self { shared: shared.clone(), client: client.clone(), number: *number }
+    }
+
+    /// The ticket's number in its line. A fence takes the [`Token`] of an exclusive guard. A
+    /// resource with readers compares this number as well.
+    pub fn number(&self) -> u64 {
         self.number
     }
 
     /// The key of the lock.
     pub fn key(&self) -> &Key {
-        &self.kept.key
+        &self.shared.key
     }
 
     /// The share of the line that is held. A [downgrade](crate::WriteGuard::downgrade) makes it
@@ -160,12 +318,12 @@ impl LeaseHandle {
     /// # Ok::<(), tenure::Error>(()) }).unwrap();
     /// ```
     pub fn share(&self) -> Share {
-        self.kept.ticket().share
+        self.shared.ticket().share
     }
 
     /// The id of the ticket in the line.
     pub fn id(&self) -> TicketId {
-        self.kept.id
+        self.shared.id
     }
 
     /// Returns an error if the lease has expired by this machine's clock, or a loss is known.
@@ -178,7 +336,7 @@ impl LeaseHandle {
     /// [`Lost`](crate::ErrorKind::Lost), with the reason; [`Invalid`](crate::ErrorKind::Invalid)
     /// after the release.
     pub fn check(&self) -> Result<()> {
-        match self.kept.with(|hold| hold.judge(self.inner.host.now())) {
+        match self.shared.with(|lease| lease.judge(self.client.runtime.now())) {
             State::Holding(_) => Ok(()),
             State::Lost(loss) => Err(Error::lost(loss)),
             State::Asked | State::Waiting | State::Released => {
@@ -196,7 +354,7 @@ impl LeaseHandle {
     /// [`max_hold`](crate::Mutex::max_hold) is included. Zero once the lock is lost or released.
     /// `None`: the lease does not expire, because the kernel knows that the holder lives.
     pub fn remaining(&self) -> Option<Duration> {
-        self.kept.with(|hold| hold.remaining(self.inner.host.now()))
+        self.shared.with(|lease| lease.remaining(self.client.runtime.now()))
     }
 
     /// The ttl that the store granted with the last renewal. After a crash of this process the next
@@ -204,7 +362,7 @@ impl LeaseHandle {
     /// rounds it. `None`: the lease does not expire, because the kernel knows that the holder
     /// lives.
     pub fn life(&self) -> Option<Duration> {
-        self.kept.life()
+        self.shared.life()
     }
 
     /// Waits until the lock is lost, and returns the reason. It never returns if the lock is
@@ -235,18 +393,18 @@ impl LeaseHandle {
         let held = self.clone();
         async move {
             loop {
-                let mut news = pin!(held.kept.news());
-                news.as_mut().enable();
-                let now = held.inner.host.now();
-                let (warning, over) = held.kept.with(|hold| {
-                    hold.judge(now);
-                    let (failed, remaining) = (hold.failed(), hold.remaining(now));
-                    (Warning { failed, remaining }, hold.is_over())
+                let mut changed = pin!(held.shared.changed());
+                changed.as_mut().enable();
+                let now = held.client.runtime.now();
+                let (warning, over) = held.shared.with(|lease| {
+                    lease.judge(now);
+                    let (failed, remaining) = (lease.failed(), lease.remaining(now));
+                    (Warning { failed, remaining }, lease.is_over())
                 });
                 if warning.failed > 0 || over {
                     return warning;
                 }
-                news.await;
+                changed.await;
             }
         }
     }
@@ -254,10 +412,10 @@ impl LeaseHandle {
     /// Waits until `reached` accepts the state. Returns the reason if the lock is lost.
     async fn until(&self, reached: impl Fn(State) -> bool) -> Option<Loss> {
         let judge = || {
-            let state = self.kept.with(|hold| hold.judge(self.inner.host.now()));
+            let state = self.shared.with(|lease| lease.judge(self.client.runtime.now()));
             reached(state).then_some(state)
         };
-        match Listener::new(&self.inner, &self.kept).until(TicketState::Holding, judge).await {
+        match until(&self.client, &self.shared, TicketState::Holding, judge).await {
             State::Lost(loss) => Some(loss),
             State::Asked | State::Waiting | State::Holding(_) | State::Released => None,
         }
@@ -282,7 +440,7 @@ impl LeaseHandle {
     /// The error of the last renewal, if none has succeeded since. It stays after a loss. It sends
     /// no request.
     pub fn trouble(&self) -> Option<Error> {
-        self.kept.with(|hold| hold.trouble())
+        self.shared.with(|lease| lease.trouble())
     }
 
     /// Whether the lock was lost because [`break_ticket`](crate::Locks::break_ticket) asked the
@@ -298,11 +456,11 @@ impl LeaseHandle {
     /// let guard = locks.mutex("invoices/42").lock().await?;
     /// locks.break_ticket("invoices/42", guard.id()).await?;
     /// assert_eq!(guard.lost().await, Loss::Broken);
-    /// assert!(guard.was_told());
+    /// assert!(guard.was_asked_to_leave());
     /// # Ok::<(), tenure::Error>(()) }).unwrap();
     /// ```
-    pub fn was_told(&self) -> bool {
-        self.kept.with(|hold| hold.was_told())
+    pub fn was_asked_to_leave(&self) -> bool {
+        self.shared.with(|lease| lease.was_asked_to_leave())
     }
 
     /// Renews the lease now. Needed only with [`manual_renewal`](crate::Mutex::manual_renewal).
@@ -316,11 +474,11 @@ impl LeaseHandle {
     /// If the future is dropped, the renewal may or may not happen. Both are safe.
     pub async fn extend(&self) -> Result<()> {
         self.check()?;
-        let failed = self.kept.with(|hold| hold.failed());
-        self.inner.keeper.renew(&self.kept).await;
-        self.inner.keeper.reschedule(&self.kept);
+        let failed = self.shared.with(|lease| lease.failed());
+        self.client.renewer.renew(&self.shared).await;
+        self.client.renewer.reschedule(&self.shared);
         self.check()?;
-        self.kept.with(|hold| hold.trouble_since(failed)).map_or(Ok(()), Err)
+        self.shared.with(|lease| lease.trouble_since(failed)).map_or(Ok(()), Err)
     }
 
     /// Changes the note that others see in the line.
@@ -335,7 +493,7 @@ impl LeaseHandle {
     ///
     /// If the future is dropped after its first poll, the next renewal sends the note.
     pub async fn set_note(&self, note: impl Into<Arc<str>>) -> Result<()> {
-        self.kept.set_note(Note::new(note)?);
+        self.shared.set_note(Note::new(note)?);
         self.extend().await
     }
 }
@@ -343,9 +501,9 @@ impl LeaseHandle {
 impl fmt::Debug for LeaseHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LeaseHandle")
-            .field("key", &self.kept.key)
-            .field("token", &self.number)
-            .field("state", &self.kept.with(|hold| hold.state()))
+            .field("key", &self.shared.key)
+            .field("number", &self.number)
+            .field("state", &self.shared.with(|lease| lease.state()))
             .finish_non_exhaustive()
     }
 }
@@ -392,61 +550,4 @@ pub struct Warning {
     pub failed: u32,
     /// The time until the lease expires. `None`: it does not expire.
     pub remaining: Option<Duration>,
-}
-
-/// A ticket that leaves its line when this is dropped.
-pub(crate) struct LeaveOnDrop {
-    pub(crate) kept: Arc<SharedLease>,
-    pub(crate) inner: Arc<Inner>,
-    trace: Option<JoinState>,
-    /// The place of a waiting ticket, where their number is limited: see
-    /// [`Admission`](crate::background::admission::Admission).
-    slot: Option<Slot>,
-}
-
-impl LeaveOnDrop {
-    /// Must be called before the ticket is sent: a join whose caller is cancelled is then removed.
-    pub(crate) fn new(kept: Arc<SharedLease>, inner: Arc<Inner>, slot: Option<Slot>) -> Self {
-        inner.entries.add();
-        Self { kept, inner, trace: Some(JoinState::Joining), slot }
-    }
-
-    /// The store has confirmed that the ticket is in the line.
-    pub(crate) fn has_joined(&mut self) {
-        self.trace = Some(JoinState::InLine);
-    }
-
-    /// The ticket is served, so it no longer waits.
-    pub(crate) fn is_served(&mut self) {
-        if let Some(slot) = self.slot.take() {
-            slot.served();
-        }
-    }
-
-    /// The store has confirmed that the ticket is not in the line.
-    pub(crate) fn has_left(mut self) {
-        self.trace = None;
-    }
-}
-
-impl Drop for LeaveOnDrop {
-    fn drop(&mut self) {
-        self.inner.keeper.forget(&self.kept);
-        if let Some(trace) = self.trace {
-            let now = self.inner.host.now();
-            let token = self.kept.with(|hold| {
-                let state = hold.judge(now);
-                // A loss that was reported before stays as it is: the owner has seen it or has
-                // gone.
-                let _ = hold.release(now);
-                if let State::Holding(token) = state { Some(token) } else { None }
-            });
-            let held = token.map(|token| (self.kept.clone(), token));
-            if let Some(slot) = &mut self.slot {
-                slot.gave_up();
-            }
-            self.inner.sweeper.give_back(self.kept.ticket(), trace, held, self.slot.take());
-        }
-        self.inner.entries.remove();
-    }
 }

@@ -2,22 +2,14 @@
 
 use std::fmt;
 use std::future::Future;
-use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use futures_util::future::select;
-use tokio::sync::Notify;
-
-use crate::background::admission::Admission;
-use crate::background::releaser::Releaser;
-use crate::background::renewer::Renewer;
-use crate::layers::{AnyEngine, Monitor, OnRuntime};
-use crate::telemetry;
-use crate::wake::wake_all;
+use crate::background::client::Client;
+use crate::layers::{OnRuntime, Retries, Retry};
+use crate::lease::telemetry;
 use crate::{
-    BackgroundRuntime, Engine, Guarantee, Guarantees, Key, LeaveMode, LeaveOutcome, Liveness,
-    Owner, Place, Result, Runtime, Share, Ticket, TicketId,
+    BackgroundRuntime, Engine, Guarantee, Guarantees, Key, LeaveMode, LeaveOutcome, LineEntry,
+    Owner, Result, Runtime, Share, Ticket, TicketId,
 };
 
 /// All locks of one store. Clones share the connection and the background tasks.
@@ -48,63 +40,16 @@ use crate::{
 /// # tenure::blocking::block_on(async {
 /// let locks = tenure::connect("memory:").await?.with_owner("worker-7")?;
 /// let guard = locks.mutex("invoices/42").lock().await?;
-/// let (ticket, place) = locks.line("invoices/42").await?.remove(0);
-/// assert_eq!((&*ticket.owner, place.number), ("worker-7", guard.token()));
+/// let holder = locks.line("invoices/42").await?.remove(0);
+/// assert_eq!((&*holder.owner, holder.number), ("worker-7", guard.token().get()));
 /// guard.release().await?;
 /// locks.close().await;
 /// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone)]
 pub struct Locks {
-    pub(crate) inner: Arc<Inner>,
+    pub(crate) client: Arc<Client>,
     owner: Owner,
-}
-
-pub(crate) struct Inner {
-    pub(crate) engine: AnyEngine,
-    pub(crate) host: Arc<dyn Runtime>,
-    pub(crate) keeper: Arc<Renewer>,
-    pub(crate) sweeper: Arc<Releaser>,
-    pub(crate) admission: Arc<Admission>,
-    pub(crate) profile: Guarantees,
-    pub(crate) entries: Entries,
-}
-
-/// The number of tickets that join, wait or hold. A ticket counts until it begins to leave.
-#[derive(Default)]
-pub(crate) struct Entries {
-    count: AtomicUsize,
-    none: Notify,
-}
-
-impl Entries {
-    pub(crate) fn add(&self) {
-        self.count.fetch_add(1, Ordering::SeqCst);
-    }
-
-    pub(crate) fn remove(&self) {
-        if self.count.fetch_sub(1, Ordering::SeqCst) == 1 {
-            wake_all(&self.none);
-        }
-    }
-
-    /// Waits until the number is zero.
-    async fn none(&self) {
-        loop {
-            let mut none = pin!(self.none.notified());
-            none.as_mut().enable();
-            if self.count.load(Ordering::SeqCst) == 0 {
-                return;
-            }
-            none.await;
-        }
-    }
-}
-
-impl Drop for Inner {
-    fn drop(&mut self) {
-        self.keeper.close();
-    }
 }
 
 impl Locks {
@@ -117,7 +62,8 @@ impl Locks {
     }
 
     /// The locks of an engine that uses sockets. The engine is made and called on a background
-    /// thread, so renewals continue while the caller's threads are blocked.
+    /// thread, so renewals continue while the caller's threads are blocked. A request that is not
+    /// answered is sent again, up to four times.
     ///
     /// # Errors
     ///
@@ -127,21 +73,25 @@ impl Locks {
         E: Engine,
         M: Future<Output = Result<E>> + Send + 'static,
     {
-        let host: Arc<dyn Runtime> = Arc::new(BackgroundRuntime::for_drivers());
-        let engine = OnRuntime::make(host.clone(), make).await?;
-        Ok(Self::on(engine, host))
+        let runtime: Arc<dyn Runtime> = Arc::new(BackgroundRuntime::for_drivers());
+        let engine = OnRuntime::make(runtime.clone(), make).await?;
+        Ok(Self::with_retries(engine, runtime, Retries::times(4)))
     }
 
     /// The locks of this engine, with renewals and releases on this runtime.
-    pub fn on(engine: impl Engine, host: Arc<dyn Runtime>) -> Self {
+    pub fn on(engine: impl Engine, runtime: Arc<dyn Runtime>) -> Self {
+        Self::of(Client::new(engine, runtime, Retries::NONE))
+    }
+
+    /// As [`on`](Locks::on), for an engine whose answers can be lost: a request that is not
+    /// answered is sent again.
+    pub fn with_retries(engine: impl Engine, runtime: Arc<dyn Runtime>, retries: Retries) -> Self {
+        Self::of(Client::new(Retry::new(engine, runtime.clone(), retries), runtime, retries))
+    }
+
+    fn of(client: Arc<Client>) -> Self {
         telemetry::describe();
-        let engine = AnyEngine::new(Monitor::new(engine, host.clone()));
-        let profile = engine.guarantees();
-        let keeper = Renewer::new(engine.clone(), host.clone());
-        let sweeper = Releaser::new(engine.clone(), host.clone());
-        let (admission, entries) = (Admission::new(host.clone()), Entries::default());
-        let inner = Arc::new(Inner { engine, host, keeper, sweeper, admission, profile, entries });
-        Self { inner, owner: Owner::this_process() }
+        Self { client, owner: Owner::this_process() }
     }
 
     /// The same locks, with this owner's name. Others see it in the line.
@@ -150,30 +100,31 @@ impl Locks {
     ///
     /// [`Invalid`](crate::ErrorKind::Invalid): the name is too long.
     pub fn with_owner(&self, owner: &str) -> Result<Self> {
-        Ok(Self { inner: self.inner.clone(), owner: Owner::new(owner)? })
+        Ok(Self { client: self.client.clone(), owner: Owner::new(owner)? })
     }
 
     /// The guarantees of this store.
     pub fn guarantees(&self) -> &Guarantees {
-        &self.inner.profile
+        &self.client.guarantees
     }
 
     /// Checks that the store gives all of these guarantees.
     ///
     /// # Errors
     ///
-    /// [`Unsupported`](crate::ErrorKind::Unsupported), with those that it does not give.
+    /// [`Unsupported`](crate::ErrorKind::Unsupported), with the first that it does not give.
     pub fn require(&self, needs: &[Guarantee]) -> Result<()> {
-        self.inner.profile.require(needs)
+        self.client.guarantees.require(needs)
     }
 
-    /// The tickets in the line of a key, from the front.
+    /// The holders and waiters of a key, from the front.
     ///
     /// # Errors
     ///
     /// See [`ErrorKind`](crate::ErrorKind).
-    pub async fn line(&self, key: impl AsRef<str>) -> Result<Vec<(Ticket, Place)>> {
-        self.inner.engine.line(&Key::new(key)?).await
+    pub async fn line(&self, key: impl AsRef<str>) -> Result<Vec<LineEntry>> {
+        let line = self.client.engine.line(&Key::new(key)?).await?;
+        Ok(line.into_iter().map(LineEntry::from).collect())
     }
 
     /// The keys that begin with `prefix` and have a holder or a waiter, in order.
@@ -182,7 +133,7 @@ impl Locks {
     ///
     /// See [`ErrorKind`](crate::ErrorKind).
     pub async fn keys(&self, prefix: impl AsRef<str>) -> Result<Vec<Key>> {
-        self.inner.engine.keys(prefix.as_ref()).await
+        self.client.engine.keys(prefix.as_ref()).await
     }
 
     /// Breaks a ticket. A waiter leaves the line at once. A holder is asked to leave: the next
@@ -211,7 +162,7 @@ impl Locks {
     /// Waits until the tickets of all dropped guards and waiters have left their lines. With etcd
     /// and ZooKeeper it waits as long as the store is unreachable: put a timeout around it.
     pub async fn flush(&self) {
-        self.inner.sweeper.flush().await;
+        self.client.releaser.flush().await;
     }
 
     /// Closes these locks and their clones. Call it before the program ends. A guard or waiter that
@@ -219,9 +170,9 @@ impl Locks {
     /// sooner, its ticket stays until the ttl is over.
     ///
     /// 1. Every held lock is lost with [`Loss::Closed`](crate::Loss::Closed), and every waiter is
-    ///    refused. [`Guard::run`](crate::LeaseHandle::run) stops its work.
-    /// 2. Dropped guards are released. This takes at most [`Guarantees::answers_within`] if the
-    ///    program keeps a guard.
+    ///    refused. [`MutexGuard::run`](crate::MutexGuard::run) stops its work.
+    /// 2. Dropped guards are released. If the program still has a guard, this step ends after
+    ///    [`Guarantees::answers_within`].
     /// 3. The connection is closed. With etcd and ZooKeeper the session ends here, and the next
     ///    waiter of each lock is served.
     ///
@@ -232,31 +183,12 @@ impl Locks {
     /// [`Reason::Closed`](crate::Reason::Closed); other requests may be
     /// [`Unavailable`](crate::ErrorKind::Unavailable).
     pub async fn close(&self) {
-        let Inner { engine, host, keeper, sweeper, profile, entries, .. } = &*self.inner;
-        keeper.end();
-        if host.ready().is_err() {
-            // No thread has ever run here, so no lock was taken and no timer can run.
-            return engine.close().await;
-        }
-        let given_back = async {
-            entries.none().await;
-            sweeper.flush().await;
-        };
-        // A guard that the program keeps is lost, and does not delay the end further.
-        let _ = select(pin!(given_back), host.sleep(profile.answers_within)).await;
-        if profile.liveness == Liveness::Session {
-            // Without an answer, the store ends the session when its ttl is over.
-            let _ = select(pin!(engine.close()), host.sleep(profile.answers_within)).await;
-            sweeper.leave_the_rest();
-        } else {
-            sweeper.flush().await;
-            engine.close().await;
-        }
+        self.client.close().await;
     }
 
     async fn take_out(&self, key: &str, id: TicketId, how: LeaveMode) -> Result<LeaveOutcome> {
         let ticket = Ticket { id, ..self.ticket(Key::new(key)?) };
-        self.inner.engine.leave(&ticket, how).await
+        self.client.engine.leave(&ticket, how).await
     }
 
     /// A ticket of this owner, with default options.
@@ -268,7 +200,7 @@ impl Locks {
 impl fmt::Debug for Locks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Locks")
-            .field("engine", &self.inner.profile.name)
+            .field("engine", &self.client.guarantees.name)
             .field("owner", &self.owner)
             .finish_non_exhaustive()
     }

@@ -2,14 +2,15 @@
 
 use std::fmt;
 use std::future::pending;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::select_all;
 
-use crate::api::claim::{Claim, busy_while_waiting, terms};
+use crate::api::claim::{Claim, busy_while_waiting, lease_options};
 use crate::api::guard::until_lost;
 use crate::lease::options::LockOptions;
-use crate::{Error, Guard, Key, Locks, Loss, Result, Share, Time};
+use crate::{Error, Key, Locks, Loss, MutexGuard, Result, Share, Time, Token, Warning};
 
 /// Several mutexes that are locked together. Made by [`Locks::multi_lock`].
 ///
@@ -36,25 +37,29 @@ pub struct MultiLock {
 struct Template {
     locks: Locks,
     keys: Vec<Result<Key>>,
-    terms: LockOptions,
+    options: LockOptions,
 }
 
 impl Locks {
     /// The mutexes of all these keys. It sends no request.
     pub fn multi_lock<K: AsRef<str>>(&self, keys: impl IntoIterator<Item = K>) -> MultiLock {
         let keys = keys.into_iter().map(Key::new).collect();
-        MultiLock { claim: Template { locks: self.clone(), keys, terms: LockOptions::default() } }
+        MultiLock { claim: Template { locks: self.clone(), keys, options: LockOptions::default() } }
     }
 }
 
 impl MultiLock {
-    terms!();
+    lease_options!();
 
-    /// Waits for all of them. Errors and cancel safety are those of
+    /// Waits for all of them. Cancel safety is that of
     /// [`Mutex::lock`](crate::Mutex::lock).
     ///
     /// If one lock is lost while it waits for another, all are released. It starts again if the
     /// program was suspended or the store was unreachable. It fails if an operator broke a ticket.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Mutex::lock`](crate::Mutex::lock).
     pub fn lock(&self) -> impl Future<Output = Result<MultiGuard>> + Send + use<> {
         let all = self.clone();
         async move {
@@ -69,13 +74,17 @@ impl MultiLock {
     }
 
     /// Waits for all of them for at most `time`, and returns `None` if one was busy until then.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Mutex::lock`](crate::Mutex::lock).
     pub fn try_lock_for(
         &self,
         time: Duration,
     ) -> impl Future<Output = Result<Option<MultiGuard>>> + Send + use<> {
         let all = self.clone();
         async move {
-            let deadline = all.claim.locks.inner.host.now().plus(time);
+            let deadline = all.claim.locks.client.runtime.now().plus(time);
             all.take(Some(deadline)).await
         }
     }
@@ -99,7 +108,7 @@ impl MultiLock {
         claims: &[Claim],
         deadline: Option<Time>,
     ) -> Result<Option<MultiGuard>, Stopped> {
-        let host = &self.claim.locks.inner.host;
+        let runtime = &self.claim.locks.client.runtime;
         let mut guard = MultiGuard(Vec::new());
         for claim in claims {
             // On the heap, because this future is large and lies within the caller's.
@@ -107,12 +116,12 @@ impl MultiLock {
                 match deadline {
                     None => claim.wait(Share::WHOLE).await.map(Some),
                     Some(deadline) => {
-                        claim.wait_for(Share::WHOLE, host.now().until(deadline)).await
+                        claim.wait_for(Share::WHOLE, runtime.now().until(deadline)).await
                     }
                 }
             });
             match guard.run(next).await.map_err(Stopped::by)? {
-                Ok(Some(one)) => guard.0.push(one),
+                Ok(Some(one)) => guard.0.push(MutexGuard(one)),
                 Ok(None) => return Ok(None),
                 Err(error) => return Err(Stopped::Failed(error)),
             }
@@ -122,14 +131,14 @@ impl MultiLock {
     }
 
     fn claims(&self) -> Result<Vec<Claim>> {
-        let Template { locks, keys, terms } = &self.claim;
+        let Template { locks, keys, options } = &self.claim;
         let mut keys: Vec<Key> = keys.iter().cloned().collect::<Result<_>>()?;
         if keys.is_empty() {
             return Err(Error::invalid("no keys were named: name what is locked"));
         }
         keys.sort_unstable();
         keys.dedup();
-        let claim = |key| Claim { locks: locks.clone(), key: Ok(key), terms: terms.clone() };
+        let claim = |key| Claim { locks: locks.clone(), key: Ok(key), options: options.clone() };
         Ok(keys.into_iter().map(claim).collect())
     }
 }
@@ -175,16 +184,16 @@ async fn first_of<T>(all: Vec<impl Future<Output = T>>) -> T {
 /// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 #[must_use = "the locks are released as soon as their guard is dropped"]
-pub struct MultiGuard(Vec<Guard>);
+pub struct MultiGuard(Vec<MutexGuard>);
 
 impl MultiGuard {
     /// The held locks, in the order of their keys.
-    pub fn guards(&self) -> &[Guard] {
+    pub fn guards(&self) -> &[MutexGuard] {
         &self.0
     }
 
     /// The token of each key.
-    pub fn tokens(&self) -> impl Iterator<Item = (&Key, u64)> {
+    pub fn tokens(&self) -> impl Iterator<Item = (&Key, Token)> {
         self.0.iter().map(|guard| (guard.key(), guard.token()))
     }
 
@@ -195,20 +204,63 @@ impl MultiGuard {
     ///
     /// Those of [`LeaseHandle::check`](crate::LeaseHandle::check).
     pub fn check(&self) -> Result<()> {
-        self.0.iter().try_for_each(|guard| guard.check())
+        self.0.iter().try_for_each(MutexGuard::check)
+    }
+
+    /// The time until the first of the leases expires without a further renewal. `None`: none of
+    /// them expires.
+    pub fn remaining(&self) -> Option<Duration> {
+        self.0.iter().filter_map(MutexGuard::remaining).min()
+    }
+
+    /// The shortest ttl that the store granted. `None`: no lease expires.
+    pub fn life(&self) -> Option<Duration> {
+        self.0.iter().filter_map(MutexGuard::life).min()
+    }
+
+    /// The error of the last renewal of one of them, if none of its renewals has succeeded since.
+    pub fn trouble(&self) -> Option<Error> {
+        self.0.iter().find_map(MutexGuard::trouble)
+    }
+
+    /// Whether one of them was lost because an operator asked this holder to leave. See
+    /// [`LeaseHandle::was_asked_to_leave`](crate::LeaseHandle::was_asked_to_leave).
+    pub fn was_asked_to_leave(&self) -> bool {
+        self.0.iter().any(MutexGuard::was_asked_to_leave)
+    }
+
+    /// Waits until a renewal of one of them has failed. See
+    /// [`LeaseHandle::warned`](crate::LeaseHandle::warned).
+    pub fn warned(&self) -> impl Future<Output = Warning> + Send + use<> {
+        first_of(self.0.iter().map(MutexGuard::warned).collect())
+    }
+
+    /// Changes the note of all of them. Cancel-safe, like
+    /// [`LeaseHandle::set_note`](crate::LeaseHandle::set_note).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`LeaseHandle::set_note`](crate::LeaseHandle::set_note). The notes after the first
+    /// error are not changed.
+    pub async fn set_note(&self, note: impl Into<Arc<str>>) -> Result<()> {
+        let note = note.into();
+        for guard in &self.0 {
+            guard.set_note(note.clone()).await?;
+        }
+        Ok(())
     }
 
     /// Waits until one of them is lost. See [`LeaseHandle::lost`](crate::LeaseHandle::lost). It
     /// never returns once they are released: a task that must end then awaits
     /// [`ended`](MultiGuard::ended).
     pub fn lost(&self) -> impl Future<Output = Loss> + Send + use<> {
-        first_of(self.0.iter().map(|guard| guard.lost()).collect())
+        first_of(self.0.iter().map(MutexGuard::lost).collect())
     }
 
     /// Waits until one of them is lost or released. Returns the reason of a loss, and `None` after
     /// a release. See [`LeaseHandle::ended`](crate::LeaseHandle::ended).
     pub fn ended(&self) -> impl Future<Output = Option<Loss>> + Send + use<> {
-        first_of(self.0.iter().map(|guard| guard.ended()).collect())
+        first_of(self.0.iter().map(MutexGuard::ended).collect())
     }
 
     /// Renews all of them now. Cancel-safe, like
@@ -234,11 +286,11 @@ impl MultiGuard {
         until_lost(|| self.check(), self.lost(), work).await
     }
 
-    /// Releases all of them, the last one first, and returns whether all were held until then.
+    /// Releases all of them, the last one first. Returns an error if one was lost before.
     ///
     /// # Errors
     ///
-    /// The first error of [`Guard::release`]. The other locks are released all the same.
+    /// The first error of [`MutexGuard::release`]. The other locks are released all the same.
     ///
     /// # Cancel safety
     ///

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::api::claim::{Claim, terms};
-use crate::{Guard, LeaseHandle, Locks, Result, Share};
+use crate::api::claim::{Claim, lease_options};
+use crate::{LeaseHandle, LineEntry, Locks, MutexGuard, Result, Share, TicketState, Token};
 
 /// A lock with at most one holder at a time. Made by [`Locks::mutex`].
 ///
@@ -35,7 +35,7 @@ impl Locks {
 }
 
 impl Mutex {
-    terms!();
+    lease_options!();
 
     /// Waits for the lock. Waiters are served in the order in which they came, if the store
     /// promises that.
@@ -51,21 +51,22 @@ impl Mutex {
     /// # Cancel safety
     ///
     /// Dropping the future removes the ticket from the line, so any timeout works.
-    pub fn lock(&self) -> impl Future<Output = Result<Guard>> + Send + use<> {
-        self.claim.wait(Share::WHOLE)
+    pub fn lock(&self) -> impl Future<Output = Result<MutexGuard>> + Send + use<> {
+        let locked = self.claim.wait(Share::WHOLE);
+        async move { locked.await.map(MutexGuard) }
     }
 
     /// Locks, does the work, and releases.
     ///
-    /// The work gets a handle with the [token](LeaseHandle::token). It is dropped when the lock is
-    /// lost: see [`LeaseHandle::run`]. If the store does not confirm the release, it is tried again
-    /// in the background.
+    /// The work gets the fencing [`Token`] and a handle of the lease. It is dropped when the lock
+    /// is lost: see [`LeaseHandle::run`]. If the store does not confirm the release, it is tried
+    /// again in the background.
     ///
     /// ```
     /// # tenure::blocking::block_on(async {
     /// let locks = tenure::connect("memory:").await?;
-    /// let token = locks.mutex("invoices/42").run(|lease| async move { lease.token() }).await?;
-    /// assert!(token > 0);
+    /// let token = locks.mutex("invoices/42").run(|token, _| async move { token }).await?;
+    /// assert!(token.get() > 0);
     /// # Ok::<(), tenure::Error>(()) }).unwrap();
     /// ```
     ///
@@ -79,13 +80,13 @@ impl Mutex {
     /// Dropping the future drops the work and releases the lock in the background.
     pub fn run<F, Work>(&self, work: F) -> impl Future<Output = Result<Work::Output>> + use<F, Work>
     where
-        F: FnOnce(LeaseHandle) -> Work,
+        F: FnOnce(Token, LeaseHandle) -> Work,
         Work: Future,
     {
-        let lock = self.lock();
+        let mutex = self.clone();
         async move {
-            let guard = lock.await?;
-            let output = guard.run(work(guard.handle())).await?;
+            let guard = mutex.lock().await?;
+            let output = guard.run(work(guard.token(), guard.handle())).await?;
             match guard.release().await {
                 Err(error) if error.is_lost() => Err(error),
                 _ => Ok(output),
@@ -98,8 +99,9 @@ impl Mutex {
     /// # Errors
     ///
     /// See [`ErrorKind`](crate::ErrorKind).
-    pub fn try_lock(&self) -> impl Future<Output = Result<Option<Guard>>> + Send + use<> {
-        self.claim.attempt(Share::WHOLE)
+    pub fn try_lock(&self) -> impl Future<Output = Result<Option<MutexGuard>>> + Send + use<> {
+        let locked = self.claim.attempt(Share::WHOLE);
+        async move { Ok(locked.await?.map(MutexGuard)) }
     }
 
     /// Waits for the lock for at most `time`, and returns `None` if it was busy until then.
@@ -111,7 +113,35 @@ impl Mutex {
     pub fn try_lock_for(
         &self,
         time: Duration,
-    ) -> impl Future<Output = Result<Option<Guard>>> + Send + use<> {
-        self.claim.wait_for(Share::WHOLE, time)
+    ) -> impl Future<Output = Result<Option<MutexGuard>>> + Send + use<> {
+        let locked = self.claim.wait_for(Share::WHOLE, time);
+        async move { Ok(locked.await?.map(MutexGuard)) }
+    }
+
+    /// The holder, or `None` if the lock is free. If readers of the same key hold it, this is the
+    /// first of them.
+    ///
+    /// The answer may be old when it arrives: another client may lock or release at any time.
+    ///
+    /// ```
+    /// # tenure::blocking::block_on(async {
+    /// let locks = tenure::connect("memory:").await?.with_owner("worker-7")?;
+    /// let mutex = locks.mutex("invoices/42");
+    /// assert!(mutex.holder().await?.is_none());
+    /// let guard = mutex.lock().await?;
+    /// let holder = mutex.holder().await?.expect("it is locked");
+    /// assert_eq!((holder.id, &*holder.owner), (guard.id(), "worker-7"));
+    /// # Ok::<(), tenure::Error>(()) }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// See [`ErrorKind`](crate::ErrorKind).
+    pub fn holder(&self) -> impl Future<Output = Result<Option<LineEntry>>> + Send + use<> {
+        let Claim { locks, key, .. } = self.claim.clone();
+        async move {
+            let line = locks.line(key?).await?;
+            Ok(line.into_iter().find(|entry| entry.state == TicketState::Holding))
+        }
     }
 }

@@ -1,11 +1,9 @@
 //! A reader-writer lock: a reader takes the smallest share of the line, a writer all of it.
 
-use std::fmt;
-use std::ops::Deref;
 use std::time::Duration;
 
-use crate::api::claim::{Claim, terms};
-use crate::{Guard, Locks, Result, Share};
+use crate::api::claim::{Claim, lease_options};
+use crate::{Locks, ReadGuard, Result, Share, WriteGuard};
 
 /// A lock with many readers or one writer. Made by [`Locks::rwlock`].
 ///
@@ -41,100 +39,73 @@ impl Locks {
 }
 
 impl RwLock {
-    terms!();
+    lease_options!();
 
-    /// Waits until it may read. Errors and cancel safety are those of
+    /// Waits until it may read. Cancel safety is that of
     /// [`Mutex::lock`](crate::Mutex::lock).
-    pub fn read(&self) -> impl Future<Output = Result<Guard>> + Send + use<> {
-        self.claim.wait(Share::READER)
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Mutex::lock`](crate::Mutex::lock).
+    pub fn read(&self) -> impl Future<Output = Result<ReadGuard>> + Send + use<> {
+        let read = self.claim.wait(Share::READER);
+        async move { read.await.map(ReadGuard) }
     }
 
     /// Reads if no writer holds or waits, and returns `None` otherwise.
-    pub fn try_read(&self) -> impl Future<Output = Result<Option<Guard>>> + Send + use<> {
-        self.claim.attempt(Share::READER)
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Mutex::lock`](crate::Mutex::lock).
+    pub fn try_read(&self) -> impl Future<Output = Result<Option<ReadGuard>>> + Send + use<> {
+        let read = self.claim.attempt(Share::READER);
+        async move { Ok(read.await?.map(ReadGuard)) }
     }
 
     /// Waits for at most `time` until it may read, and returns `None` if it could not.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Mutex::lock`](crate::Mutex::lock).
     pub fn try_read_for(
         &self,
         time: Duration,
-    ) -> impl Future<Output = Result<Option<Guard>>> + Send + use<> {
-        self.claim.wait_for(Share::READER, time)
+    ) -> impl Future<Output = Result<Option<ReadGuard>>> + Send + use<> {
+        let read = self.claim.wait_for(Share::READER, time);
+        async move { Ok(read.await?.map(ReadGuard)) }
     }
 
-    /// Waits until it may write. Errors and cancel safety are those of
+    /// Waits until it may write. Cancel safety is that of
     /// [`Mutex::lock`](crate::Mutex::lock).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Mutex::lock`](crate::Mutex::lock).
     pub fn write(&self) -> impl Future<Output = Result<WriteGuard>> + Send + use<> {
         let written = self.claim.wait(Share::WHOLE);
         async move { written.await.map(WriteGuard) }
     }
 
     /// Writes if the line is empty, and returns `None` otherwise.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Mutex::lock`](crate::Mutex::lock).
     pub fn try_write(&self) -> impl Future<Output = Result<Option<WriteGuard>>> + Send + use<> {
         let written = self.claim.attempt(Share::WHOLE);
         async move { Ok(written.await?.map(WriteGuard)) }
     }
 
     /// Waits for at most `time` until it may write, and returns `None` if it could not.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Mutex::lock`](crate::Mutex::lock).
     pub fn try_write_for(
         &self,
         time: Duration,
     ) -> impl Future<Output = Result<Option<WriteGuard>>> + Send + use<> {
         let written = self.claim.wait_for(Share::WHOLE, time);
         async move { Ok(written.await?.map(WriteGuard)) }
-    }
-}
-
-/// The guard of a writer, until it is released, dropped, downgraded or lost.
-///
-/// ```
-/// # tenure::blocking::block_on(async {
-/// let locks = tenure::connect("memory:").await?;
-/// let config = locks.rwlock("config");
-/// let writer = config.write().await?;
-/// // It writes, then goes on as a reader: no other writer comes between.
-/// let reader = writer.downgrade().await?;
-/// assert!(config.try_read().await?.is_some());
-/// # drop(reader);
-/// # Ok::<(), tenure::Error>(()) }).unwrap();
-/// ```
-#[must_use = "the lock is released as soon as its guard is dropped"]
-pub struct WriteGuard(Guard);
-
-impl WriteGuard {
-    /// Becomes a reader without a release in between, so no other writer comes between.
-    ///
-    /// If the store is unreachable, the guard becomes a reader all the same. Other readers then
-    /// wait until the next renewal succeeds.
-    ///
-    /// # Errors
-    ///
-    /// The lock is lost, or the store refuses. The lock is then released.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future releases the lock.
-    pub async fn downgrade(self) -> Result<Guard> {
-        self.0.shrink(Share::READER).await?;
-        Ok(self.0)
-    }
-
-    /// Releases the lock. See [`Guard::release`].
-    pub async fn release(self) -> Result<()> {
-        self.0.release().await
-    }
-}
-
-impl Deref for WriteGuard {
-    type Target = Guard;
-
-    fn deref(&self) -> &Guard {
-        &self.0
-    }
-}
-
-impl fmt::Debug for WriteGuard {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.0, f)
     }
 }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::api::claim::{Claim, terms};
-use crate::{Error, Guard, Locks, Result, Share};
+use crate::api::claim::{Claim, lease_options};
+use crate::{Error, Locks, Permit, Result, Share};
 
 /// Maximum permits of a semaphore.
 pub const PERMITS_MAX: u32 = 1_000_000;
@@ -13,8 +13,8 @@ pub const PERMITS_MAX: u32 = 1_000_000;
 /// All clients must use the same number of permits for a key. Another number is refused while the
 /// line has a ticket. If a holder dies, its permits become free when its lease expires.
 ///
-/// It limits load. A resource cannot conclude from a [token](crate::LeaseHandle::token) whether a
-/// permit is still held. If one holder too many does harm, use a mutex for each of the things
+/// It limits load. A permit has no [token](crate::Token), because no number shows whether it is
+/// still held. If one holder too many does harm, use a mutex for each of the things
 /// instead.
 ///
 /// ```
@@ -42,50 +42,62 @@ impl Locks {
 }
 
 impl Semaphore {
-    terms!();
+    lease_options!();
 
-    /// Waits for one permit. Errors and cancel safety are those of
+    /// Waits for one permit. Cancel safety is that of
     /// [`Mutex::lock`](crate::Mutex::lock).
-    pub fn acquire(&self) -> impl Future<Output = Result<Guard>> + Send + use<> {
+    pub fn acquire(&self) -> impl Future<Output = Result<Permit>> + Send + use<> {
         self.acquire_many(1)
     }
 
     /// Waits for `count` permits, which are taken and released together.
-    pub fn acquire_many(&self, count: u32) -> impl Future<Output = Result<Guard>> + Send + use<> {
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Mutex::lock`](crate::Mutex::lock).
+    pub fn acquire_many(&self, count: u32) -> impl Future<Output = Result<Permit>> + Send + use<> {
         let (claim, share) = (self.claim.clone(), self.share(count));
-        async move { claim.wait(share?).await }
+        async move { claim.wait(share?).await.map(Permit) }
     }
 
     /// Takes one permit if one is free and no ticket waits, and returns `None` otherwise.
-    pub fn try_acquire(&self) -> impl Future<Output = Result<Option<Guard>>> + Send + use<> {
+    pub fn try_acquire(&self) -> impl Future<Output = Result<Option<Permit>>> + Send + use<> {
         self.try_acquire_many(1)
     }
 
     /// Takes `count` permits if they are free and no ticket waits, and returns `None` otherwise.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Mutex::lock`](crate::Mutex::lock).
     pub fn try_acquire_many(
         &self,
         count: u32,
-    ) -> impl Future<Output = Result<Option<Guard>>> + Send + use<> {
+    ) -> impl Future<Output = Result<Option<Permit>>> + Send + use<> {
         let (claim, share) = (self.claim.clone(), self.share(count));
-        async move { claim.attempt(share?).await }
+        async move { Ok(claim.attempt(share?).await?.map(Permit)) }
     }
 
     /// Waits for one permit for at most `time`, and returns `None` if it got none.
     pub fn try_acquire_for(
         &self,
         time: Duration,
-    ) -> impl Future<Output = Result<Option<Guard>>> + Send + use<> {
+    ) -> impl Future<Output = Result<Option<Permit>>> + Send + use<> {
         self.try_acquire_many_for(1, time)
     }
 
     /// Waits for `count` permits for at most `time`, and returns `None` if it did not get them.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Mutex::lock`](crate::Mutex::lock).
     pub fn try_acquire_many_for(
         &self,
         count: u32,
         time: Duration,
-    ) -> impl Future<Output = Result<Option<Guard>>> + Send + use<> {
+    ) -> impl Future<Output = Result<Option<Permit>>> + Send + use<> {
         let (claim, share) = (self.claim.clone(), self.share(count));
-        async move { claim.wait_for(share?, time).await }
+        async move { Ok(claim.wait_for(share?, time).await?.map(Permit)) }
     }
 
     fn share(&self, count: u32) -> Result<Share> {

@@ -8,8 +8,8 @@ use std::task::{Context, Poll};
 
 use futures_core::Stream;
 
-use crate::api::locks::Inner;
-use crate::background::event_stream::{Backoff, EventStream, Source};
+use crate::background::client::Client;
+use crate::background::event_stream::{Cooldown, EventStream, Source};
 use crate::event::{Cursor, Event, Scope};
 use crate::{Engine as _, Key, Locks, Result};
 
@@ -19,7 +19,7 @@ use crate::{Engine as _, Key, Locks, Result};
 /// fails, it is asked again after pauses that grow to ten seconds.
 ///
 /// ```
-/// use tenure::WatchEvent;
+/// use tenure::inspect::WatchEvent;
 ///
 /// # tenure::blocking::block_on(async {
 /// let locks = tenure::connect("memory:").await?;
@@ -38,7 +38,7 @@ pub struct Watch(EventStream<WatchEvent>);
 /// An item of a [`Watch`].
 ///
 /// ```
-/// use tenure::WatchEvent;
+/// use tenure::inspect::WatchEvent;
 ///
 /// # tenure::blocking::block_on(async {
 /// let locks = tenure::connect("memory:").await?;
@@ -69,7 +69,7 @@ impl Locks {
     ///
     /// See [`ErrorKind`](crate::ErrorKind).
     pub async fn watch_prefix(&self, prefix: impl Into<String>) -> Result<Watch> {
-        Watch::start(&self.inner, Scope::Prefix(prefix.into())).await
+        Watch::start(&self.client, Scope::Prefix(prefix.into())).await
     }
 
     /// Watches one key.
@@ -78,16 +78,16 @@ impl Locks {
     ///
     /// See [`ErrorKind`](crate::ErrorKind).
     pub async fn watch(&self, key: impl AsRef<str>) -> Result<Watch> {
-        Watch::start(&self.inner, Scope::Key(Key::new(key)?)).await
+        Watch::start(&self.client, Scope::Key(Key::new(key)?)).await
     }
 }
 
 impl Watch {
-    pub(crate) async fn start(inner: &Arc<Inner>, scope: Scope) -> Result<Self> {
-        inner.host.ready()?;
-        let cursor = inner.engine.events(&scope, None).await?.cursor;
-        let (inner, seen, rest) = (inner.clone(), VecDeque::new(), Backoff::default());
-        Ok(Self(EventStream::new(Onlooker { inner, scope, cursor, seen, rest })))
+    pub(crate) async fn start(client: &Arc<Client>, scope: Scope) -> Result<Self> {
+        client.runtime.ready()?;
+        let cursor = client.engine.events(&scope, None).await?.cursor;
+        let (client, seen, rest) = (client.clone(), VecDeque::new(), Cooldown::default());
+        Ok(Self(EventStream::new(Onlooker { client, scope, cursor, seen, rest })))
     }
 
     /// Waits for the next event.
@@ -119,11 +119,11 @@ impl fmt::Debug for Watch {
 }
 
 struct Onlooker {
-    inner: Arc<Inner>,
+    client: Arc<Client>,
     scope: Scope,
     cursor: Cursor,
     seen: VecDeque<WatchEvent>,
-    rest: Backoff,
+    rest: Cooldown,
 }
 
 impl Source for Onlooker {
@@ -134,10 +134,10 @@ impl Source for Onlooker {
             if let Some(seen) = self.seen.pop_front() {
                 return Ok(seen);
             }
-            let host = &*self.inner.host;
-            self.rest.over(host).await;
-            let news = self.inner.engine.events(&self.scope, Some(self.cursor)).await;
-            let news = self.rest.after(news, host)?;
+            let runtime = &*self.client.runtime;
+            self.rest.over(runtime).await;
+            let news = self.client.engine.events(&self.scope, Some(self.cursor)).await;
+            let news = self.rest.after(news, runtime)?;
             self.cursor = news.cursor;
             if news.missed {
                 self.seen.push_back(WatchEvent::Gap);

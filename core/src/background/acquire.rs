@@ -1,26 +1,27 @@
 //! Takes a lock: joins the line, then waits until the ticket is served.
 
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
 
-use crate::api::guard::{Guard, LeaveOnDrop};
-use crate::api::locks::Inner;
-use crate::background::backoff::backoff;
-use crate::background::listener::Listener;
+use crate::background::backoff::Backoff;
+use crate::background::client::Client;
+use crate::background::lease::Lease;
+use crate::background::listener::until;
 use crate::lease::options::RenewalSchedule;
 use crate::lease::shared::SharedLease;
 use crate::lease::span::shown;
 use crate::lease::state::{LeaseState, State};
+use crate::sync::Mutex;
 use crate::{
-    Engine as _, Error, Key, Liveness, Loss, Result, Ticket, TicketId, TicketState, Time, WaitMode,
+    Engine as _, Error, Key, Liveness, Loss, Place, Result, Ticket, TicketId, TicketState, Time,
+    WaitMode,
 };
 
-/// First pause before another ticket joins: a store may remove each ticket as soon as it joins.
-const PAUSE_FIRST: Duration = Duration::from_millis(20);
-const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// Pauses before another ticket joins: a store may remove each ticket as soon as it joins.
+const REJOIN: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
 
 /// How long a caller waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,175 +31,144 @@ pub(crate) enum Wait {
     Ever,
 }
 
-/// The result of one ticket.
-enum Outcome {
-    Held(Guard),
-    Busy,
-    /// The ticket expired while it waited, because the process was suspended. Another one joins at
-    /// the back.
-    Slept,
-}
-
 /// The ticket that is in the line, once the store has confirmed it.
 #[derive(Default)]
 struct InLine(Mutex<Option<Arc<SharedLease>>>);
 
 impl InLine {
-    fn set(&self, kept: Option<&Arc<SharedLease>>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = kept.cloned();
+    fn set(&self, shared: Option<Arc<SharedLease>>) {
+        *self.0.lock() = shared;
     }
 
-    /// The result when the time is over: the lock was busy, or it is unknown whether it was.
-    fn in_vain(&self, store: &str, key: &Key, time: Duration) -> Result<()> {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        match kept {
-            Some(kept) => kept.with(|hold| hold.trouble_since(0)).map_or(Ok(()), Err),
-            None => Err(Error::unavailable(format!(
-                "{store} did not answer within {} whether {key:?} is free",
-                shown(time)
-            ))),
-        }
+    fn take(&self) -> Option<Arc<SharedLease>> {
+        self.0.lock().take()
     }
 }
 
-/// Gets a guard for this ticket, or `None` if the lock is busy for as long as the caller waits. The
+/// Gets a lease for this ticket, or `None` if the lock is busy for as long as the caller waits. The
 /// ticket has a new id; further attempts get others.
 pub(crate) async fn acquire(
-    inner: &Arc<Inner>,
-    ticket: &Ticket,
-    rhythm: RenewalSchedule,
-    wait: Wait,
-) -> Result<Option<Guard>> {
-    inner.host.ready()?;
-    inner.sweeper.room()?;
-    if inner.keeper.has_ended() {
-        return Err(Error::closed(&ticket.key));
-    }
-    let in_line = InLine::default();
-    match wait {
-        Wait::Never | Wait::For(Duration::ZERO) => {
-            acquire_with(inner, ticket, rhythm, WaitMode::NoWait, &in_line).await
-        }
-        Wait::Ever => acquire_with(inner, ticket, rhythm, WaitMode::Wait, &in_line).await,
-        Wait::For(time) => {
-            let acquired = pin!(acquire_with(inner, ticket, rhythm, WaitMode::Wait, &in_line));
-            match select(acquired, inner.host.sleep(time)).await {
-                Either::Left((acquired, _)) => acquired,
-                Either::Right(((), _)) => {
-                    in_line.in_vain(&inner.profile.store, &ticket.key, time).map(|()| None)
-                }
-            }
-        }
-    }
-}
-
-async fn acquire_with(
-    inner: &Arc<Inner>,
-    ticket: &Ticket,
-    rhythm: RenewalSchedule,
-    patience: WaitMode,
-    in_line: &InLine,
-) -> Result<Option<Guard>> {
-    let (mut ticket, mut slept) = (ticket.clone(), 0);
-    loop {
-        match attempt(inner, ticket.clone(), rhythm, patience, in_line).await? {
-            Outcome::Held(guard) => return Ok(Some(guard)),
-            Outcome::Busy => return Ok(None),
-            // Each attempt has an id of its own.
-            Outcome::Slept => {
-                let pause = backoff(PAUSE_FIRST, PAUSE_MAX, slept, inner.host.random());
-                inner.host.sleep(pause).await;
-                // A caller that gives up during the pause has had an answer.
-                in_line.set(None);
-                slept = slept.saturating_add(1);
-                ticket.id = TicketId::fresh();
-            }
-        }
-    }
-}
-
-async fn attempt(
-    inner: &Arc<Inner>,
+    client: &Arc<Client>,
     ticket: Ticket,
-    rhythm: RenewalSchedule,
-    patience: WaitMode,
-    in_line: &InLine,
-) -> Result<Outcome> {
-    let slot = match patience {
-        // In other stores each ticket has a lease, and a few requests remove many tickets.
-        WaitMode::Wait if inner.profile.liveness == Liveness::Session => {
-            Some(inner.admission.admit(&ticket.key).await)
-        }
-        _ => None,
-    };
-    let mut entry = LeaveOnDrop::new(SharedLease::new(ticket.clone(), rhythm), inner.clone(), slot);
-    // `close` refuses new tickets, then waits for those that are counted: this one is refused or
-    // counted.
-    if inner.keeper.has_ended() {
-        entry.has_left();
+    schedule: RenewalSchedule,
+    wait: Wait,
+) -> Result<Option<Lease>> {
+    client.runtime.ready()?;
+    client.releaser.room()?;
+    if client.renewer.has_ended() {
         return Err(Error::closed(&ticket.key));
     }
-    let sent = inner.host.now();
-    let joined = inner.engine.join(&ticket, patience).await;
-    match joined {
-        Ok(Some(_)) => {
-            entry.has_joined();
-            in_line.set(Some(&entry.kept));
-        }
-        Ok(None) => {
-            entry.has_left();
-            return Ok(Outcome::Busy);
-        }
-        Err(error) => {
-            let is_retryable = error.is_retryable();
-            if !is_retryable {
-                entry.has_left();
+    let (key, in_line) = (ticket.key.clone(), InLine::default());
+    let (mode, time) = match wait {
+        Wait::Never | Wait::For(Duration::ZERO) => (WaitMode::NoWait, None),
+        Wait::For(time) => (WaitMode::Wait, Some(time)),
+        Wait::Ever => (WaitMode::Wait, None),
+    };
+    let held = pin!(join_and_wait(client, ticket, schedule, mode, &in_line));
+    let Some(time) = time else { return held.await };
+    match select(held, client.runtime.sleep(time)).await {
+        Either::Left((held, _)) => held,
+        Either::Right(_) => timed_out(client, &key, &in_line, time).map(|()| None),
+    }
+}
+
+async fn join_and_wait(
+    client: &Arc<Client>,
+    mut ticket: Ticket,
+    schedule: RenewalSchedule,
+    mode: WaitMode,
+    in_line: &InLine,
+) -> Result<Option<Lease>> {
+    let mut backoff = REJOIN;
+    loop {
+        // With sessions, a client may have a limited number of tickets in a line.
+        let slot = match mode {
+            WaitMode::Wait if client.guarantees.liveness == Liveness::Session => {
+                Some(client.admission.admit(&ticket.key).await)
             }
-            let is_closed = is_retryable && inner.keeper.has_ended();
-            return Err(if is_closed { Error::closed(&ticket.key) } else { error });
+            _ => None,
+        };
+        // From here on the ticket leaves the line if this future is dropped.
+        let mut lease = Lease::new(client, ticket.clone(), schedule, slot);
+        // Put self at the back of the line. A free lock is held after this one request.
+        let sent = client.runtime.now();
+        let Some(place) = join(client, &mut lease, mode).await? else { return Ok(None) };
+        let state = lease.shared.apply(sent, client.runtime.now(), Ok(Some(place)));
+        if mode == WaitMode::NoWait && !matches!(state, State::Holding(_)) {
+            return Err(Error::unavailable(format!(
+                "{} answered too late: the lock {:?} that it granted has expired",
+                client.guarantees.store, ticket.key
+            )));
         }
+        in_line.set(Some(lease.shared.clone()));
+        // Keep the ticket alive while it waits and while it holds.
+        client.renewer.keep(&lease.shared);
+        // Wait for the push, or for the renewal, that says that it is served.
+        let shared = lease.shared.clone();
+        let judge = || shared.with(|lease| judge(&shared.key, lease, client.runtime.now()));
+        match until(client, &shared, TicketState::Waiting, judge).await? {
+            Waited::Served(number) => return Ok(Some(lease.into_served(number))),
+            // The process was suspended for longer than the ttl: go to the back of the line, with
+            // another id.
+            Waited::Expired => drop(lease),
+        }
+        client.runtime.sleep(backoff.next(client.runtime.random())).await;
+        in_line.set(None);
+        ticket.id = TicketId::fresh();
     }
-    let state = entry.kept.hear(sent, inner.host.now(), joined);
-    if patience == WaitMode::NoWait && !matches!(state, State::Holding(_)) {
-        return Err(Error::unavailable(format!(
-            "{} answered too late: the lock {:?} that it granted has expired",
-            inner.profile.store, ticket.key
-        )));
+}
+
+/// Joins the line. A join whose answer is lost is sent again with the same id: twice is once.
+async fn join(client: &Client, lease: &mut Lease, mode: WaitMode) -> Result<Option<Place>> {
+    let ticket = lease.shared.ticket();
+    let mut attempts = client.retries.begin(&*client.runtime, client.guarantees.answers_within);
+    loop {
+        // `close` refuses new tickets, then waits for those that are counted: this one is refused
+        // or counted.
+        if client.renewer.has_ended() {
+            return Err(Error::closed(&ticket.key));
+        }
+        lease.sends_join();
+        let joined = attempts.send(&*client.runtime, || client.engine.join(&ticket, mode)).await;
+        match &joined {
+            Ok(Some(_)) => lease.has_joined(),
+            Ok(None) => lease.is_refused(),
+            Err(error) if !error.is_retryable() => lease.is_refused(),
+            Err(_) if attempts.pause(&*client.runtime).await? => continue,
+            Err(_) if client.renewer.has_ended() => return Err(Error::closed(&ticket.key)),
+            Err(_) => {}
+        }
+        return attempts.outcome(joined);
     }
-    inner.keeper.keep(&entry.kept);
-    wait(inner, entry).await
+}
+
+/// The result when the time is over: the lock was busy, or it is unknown whether it was.
+fn timed_out(client: &Client, key: &Key, in_line: &InLine, time: Duration) -> Result<()> {
+    match in_line.take() {
+        Some(shared) => shared.with(|lease| lease.trouble_since(0)).map_or(Ok(()), Err),
+        None => Err(Error::unavailable(format!(
+            "{} did not answer within {} whether {key:?} is free",
+            client.guarantees.store,
+            shown(time)
+        ))),
+    }
 }
 
 /// The end of a wait.
-enum Verdict {
+enum Waited {
     Served(u64),
-    Slept,
-    Failed(Error),
+    /// The ticket expired while it waited, because the process was suspended.
+    Expired,
 }
 
-async fn wait(inner: &Arc<Inner>, mut entry: LeaveOnDrop) -> Result<Outcome> {
-    let kept = entry.kept.clone();
-    let verdict = Listener::new(inner, &kept)
-        .until(TicketState::Waiting, || kept.with(|hold| judge(&kept.key, hold, inner.host.now())))
-        .await;
-    match verdict {
-        Verdict::Served(number) => {
-            entry.is_served();
-            Ok(Outcome::Held(Guard::new(entry, number)))
-        }
-        Verdict::Slept => Ok(Outcome::Slept),
-        Verdict::Failed(error) => Err(error),
-    }
-}
-
-fn judge(key: &Key, hold: &mut LeaseState, now: Time) -> Option<Verdict> {
-    match hold.judge(now) {
-        State::Holding(number) => Some(Verdict::Served(number)),
-        State::Lost(Loss::Expired | Loss::SessionGone) => Some(Verdict::Slept),
-        State::Lost(Loss::Closed) => Some(Verdict::Failed(Error::closed(key))),
-        State::Lost(loss) => Some(Verdict::Failed(Error::lost_in_line(key, loss, hold.number()))),
+fn judge(key: &Key, lease: &mut LeaseState, now: Time) -> Option<Result<Waited>> {
+    match lease.judge(now) {
+        State::Holding(number) => Some(Ok(Waited::Served(number))),
+        State::Lost(Loss::Expired | Loss::SessionGone) => Some(Ok(Waited::Expired)),
+        State::Lost(Loss::Closed) => Some(Err(Error::closed(key))),
+        State::Lost(loss) => Some(Err(Error::lost_in_line(key, loss, lease.number()))),
         State::Asked | State::Waiting | State::Released => {
-            hold.hopeless(now).cloned().map(Verdict::Failed)
+            lease.reason_to_give_up(now).cloned().map(Err)
         }
     }
 }

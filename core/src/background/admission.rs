@@ -9,10 +9,11 @@
 //! process, and cost the store nothing if they give up there.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use tokio::sync::oneshot;
 
+use crate::sync::Mutex;
 use crate::{Key, Runtime};
 
 /// Tickets of one line that may be leaving before a limit is set.
@@ -20,7 +21,7 @@ const LEAVING_MAX: usize = 8;
 
 /// The limits of one client.
 pub(crate) struct Admission {
-    host: Arc<dyn Runtime>,
+    runtime: Arc<dyn Runtime>,
     lines: Mutex<HashMap<Key, Line>>,
 }
 
@@ -52,8 +53,8 @@ pub(crate) struct Slot {
 }
 
 impl Admission {
-    pub(crate) fn new(host: Arc<dyn Runtime>) -> Arc<Self> {
-        Arc::new(Self { host, lines: Mutex::default() })
+    pub(crate) fn new(runtime: Arc<dyn Runtime>) -> Arc<Self> {
+        Arc::new(Self { runtime, lines: Mutex::default() })
     }
 
     /// Waits until one more ticket may join this line. Callers that wait are admitted in random
@@ -94,7 +95,7 @@ impl Admission {
         line.held_back.retain(|caller| !caller.is_closed());
         let mut admitted = Vec::new();
         while line.has_room() && !line.held_back.is_empty() {
-            let random = usize::try_from(self.host.random() >> 32).unwrap_or(0);
+            let random = usize::try_from(self.runtime.random() >> 32).unwrap_or(0);
             let nth = random % line.held_back.len();
             line.inside += 1;
             admitted.push(line.held_back.swap_remove(nth));
@@ -110,7 +111,7 @@ impl Admission {
     }
 
     fn lines(&self) -> MutexGuard<'_, HashMap<Key, Line>> {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+        self.lines.lock()
     }
 }
 

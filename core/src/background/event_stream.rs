@@ -2,14 +2,14 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_core::Stream;
 use futures_util::stream::{StreamExt as _, unfold};
 
-use crate::background::backoff::backoff;
+use crate::background::backoff::Backoff;
+use crate::sync::Mutex;
 use crate::{Result, Runtime, Time};
 
 const PAUSE_FIRST: Duration = Duration::from_millis(100);
@@ -44,34 +44,38 @@ impl<T> EventStream<T> {
     }
 
     fn items(&mut self) -> &mut Items<T> {
-        self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
+        self.0.get_mut()
     }
 }
 
-/// A pause after each failure that grows up to [`PAUSE_MAX`].
-#[derive(Debug, Default)]
-pub(crate) struct Backoff {
-    failed: u32,
+/// A pause after a failure, which the next call waits for.
+#[derive(Debug)]
+pub(crate) struct Cooldown {
+    backoff: Backoff,
     until: Option<Time>,
 }
 
-impl Backoff {
-    /// Waits until the store may be asked again.
-    pub(crate) async fn over(&self, host: &dyn Runtime) {
-        let now = host.now();
+impl Default for Cooldown {
+    fn default() -> Self {
+        Self { backoff: Backoff::new(PAUSE_FIRST, PAUSE_MAX), until: None }
+    }
+}
+
+impl Cooldown {
+    /// Waits until the pause is over.
+    pub(crate) async fn over(&self, runtime: &dyn Runtime) {
+        let now = runtime.now();
         if let Some(until) = self.until.filter(|until| !now.has_reached(*until)) {
-            host.sleep(now.until(until)).await;
+            runtime.sleep(now.until(until)).await;
         }
     }
 
-    /// Records an outcome, and returns it.
-    pub(crate) fn after<T>(&mut self, outcome: Result<T>, host: &dyn Runtime) -> Result<T> {
+    /// Passes the outcome on. A failure begins a pause, and a success resets the backoff.
+    pub(crate) fn after<T>(&mut self, outcome: Result<T>, runtime: &dyn Runtime) -> Result<T> {
         if outcome.is_ok() {
             *self = Self::default();
         } else {
-            let pause = backoff(PAUSE_FIRST, PAUSE_MAX, self.failed, host.random());
-            self.failed += 1;
-            self.until = Some(host.now().plus(pause));
+            self.until = Some(runtime.now().plus(self.backoff.next(runtime.random())));
         }
         outcome
     }
@@ -85,19 +89,20 @@ mod tests {
 
     #[test]
     fn a_rest_grows_with_each_failure_up_to_a_bound_and_is_over_after_a_success() {
-        let (host, mut rest, mut slept) = (FakeRuntime::default(), Backoff::default(), Vec::new());
+        let (runtime, mut rest, mut slept) =
+            (FakeRuntime::default(), Cooldown::default(), Vec::new());
         crate::blocking::block_on(async {
             for _ in 0..40 {
-                let failed = rest.after(Err::<(), _>(Error::unavailable("silence")), &host);
+                let failed = rest.after(Err::<(), _>(Error::unavailable("silence")), &runtime);
                 assert!(failed.is_err(), "it is passed on");
-                let began = host.now();
-                rest.over(&host).await;
-                slept.push(began.until(host.now()));
+                let began = runtime.now();
+                rest.over(&runtime).await;
+                slept.push(began.until(runtime.now()));
             }
-            rest.after(Ok(()), &host).unwrap();
-            let began = host.now();
-            rest.over(&host).await;
-            assert_eq!(host.now(), began, "there is none after a success");
+            rest.after(Ok(()), &runtime).unwrap();
+            let began = runtime.now();
+            rest.over(&runtime).await;
+            assert_eq!(runtime.now(), began, "there is none after a success");
         });
         let planned = (0..40).map(|n| (PAUSE_FIRST * (1 << n.min(10))).min(PAUSE_MAX));
         for (slept, planned) in slept.into_iter().zip(planned) {

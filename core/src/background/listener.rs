@@ -5,121 +5,120 @@ use std::time::Duration;
 
 use futures_util::future::{Either, select};
 
-use crate::api::locks::Inner;
-use crate::background::backoff::backoff;
+use crate::background::backoff::Backoff;
+use crate::background::client::Client;
 use crate::lease::shared::SharedLease;
+use crate::lease::state::State;
 use crate::{Engine as _, Ticket, TicketState, Wake};
 
-/// First pause before `watch` is called again after a failure. A change may have happened
-/// meanwhile.
-const PAUSE_FIRST: Duration = Duration::from_millis(20);
+/// Pauses before a request is sent again after a failure. A change may have happened meanwhile.
+const WATCH_AGAIN: Backoff = Backoff::new(Duration::from_millis(20), PAUSE_MAX);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 
-pub(crate) struct Listener<'a> {
-    inner: &'a Inner,
-    kept: &'a SharedLease,
+/// Calls `done` after each possible change of the ticket, until it returns an answer. The engine's
+/// `watch` goes on while the ticket is renewed.
+pub(crate) async fn until<T>(
+    client: &Client,
+    shared: &SharedLease,
+    seen: TicketState,
+    mut done: impl FnMut() -> Option<T>,
+) -> T {
+    if let Some(answer) = done() {
+        return answer;
+    }
+    let ticket = shared.ticket();
+    // On the heap, because most locks are free and do not need it.
+    let mut push = Box::pin(push(client, shared, &ticket, seen, WATCH_AGAIN));
+    loop {
+        let mut changed = pin!(shared.changed());
+        changed.as_mut().enable();
+        if let Some(answer) = done() {
+            return answer;
+        }
+        if shared.with(|lease| lease.is_over()) {
+            // The lease is over, so the store is not asked again.
+            changed.await;
+        } else if let Either::Right((backoff, _)) = select(changed, push.as_mut()).await {
+            push.set(self::push(client, shared, &ticket, seen, backoff));
+        }
+    }
 }
 
-/// The next step of the wait. A push is a hint and the renewal is the truth: if `watch` fails, the
-/// next renewal ends the wait.
-#[derive(Clone, Copy, Debug)]
-enum Next {
-    /// Call `watch`. It failed this many times since the last change.
-    Listen(u32),
-    /// `watch` failed, this many times.
-    Pause(u32),
-    /// `watch` returned: read the ticket's state.
-    Look,
-    /// The store fails: send nothing until the next renewal.
-    Rest,
+/// Waits for a push, and reads the ticket's state. A push is a hint and the renewal is the truth:
+/// while renewals fail, they alone find out when the store is back. Returns the backoff for the
+/// next call.
+async fn push(
+    client: &Client,
+    shared: &SharedLease,
+    ticket: &Ticket,
+    seen: TicketState,
+    mut backoff: Backoff,
+) -> Backoff {
+    let runtime = &*client.runtime;
+    let began = runtime.now();
+    let woken = client.engine.watch(ticket, seen).await;
+    if began.until(runtime.now()) > PAUSE_MAX {
+        backoff.reset();
+    }
+    match woken {
+        Ok(Wake::Served(number)) if seen == TicketState::Waiting => {
+            let now = runtime.now();
+            let state = shared.with(|lease| {
+                lease.apply_served(now, number);
+                lease.state()
+            });
+            client.renewer.reschedule(shared);
+            if !matches!(state, State::Holding(_)) {
+                look(client, shared).await;
+            }
+        }
+        Ok(_) => look(client, shared).await,
+        Err(_) if shared.with(|lease| lease.failed() > 0) => {}
+        // The last renewal succeeded, so only this request failed.
+        Err(error) if error.is_retryable() => {
+            runtime.sleep(backoff.next(runtime.random())).await;
+        }
+        // Without push, the next renewal reads the state.
+        Err(_) => shared.changed().await,
+    }
+    renewed(shared).await;
+    backoff
 }
 
-impl<'a> Listener<'a> {
-    pub(crate) fn new(inner: &'a Inner, kept: &'a SharedLease) -> Self {
-        Self { inner, kept }
-    }
-
-    /// Calls `done` after each possible change, until it returns an answer.
-    pub(crate) async fn until<T>(
-        &self,
-        seen: TicketState,
-        mut done: impl FnMut() -> Option<T>,
-    ) -> T {
-        let ticket = self.kept.ticket();
-        let mut next = Next::Listen(0);
-        loop {
-            let mut news = pin!(self.kept.news());
-            news.as_mut().enable();
-            if let Some(answer) = done() {
-                return answer;
-            }
-            if self.kept.with(|hold| hold.is_over()) {
-                // The lease is over, so the store is not asked again.
-                next = Next::Rest;
-            }
-            next = match select(news, pin!(self.step(next, &ticket, seen))).await {
-                Either::Left(_) => Next::Listen(0),
-                Either::Right((next, _)) => next,
-            };
+/// Waits until the last renewal has succeeded.
+async fn renewed(shared: &SharedLease) {
+    loop {
+        let mut changed = pin!(shared.changed());
+        changed.as_mut().enable();
+        if shared.with(|lease| lease.failed() == 0) {
+            return;
         }
+        changed.await;
     }
+}
 
-    async fn step(&self, next: Next, ticket: &Ticket, seen: TicketState) -> Next {
-        match next {
-            Next::Rest => std::future::pending().await,
-            Next::Look => self.look().await,
-            Next::Pause(broken) => {
-                self.pause(broken).await;
-                Next::Listen(broken)
+/// Reads the ticket's state from the store.
+async fn look(client: &Client, shared: &SharedLease) {
+    if !shared.with(|lease| lease.is_renewed_manually()) {
+        client.renewer.renew(shared).await;
+        client.renewer.reschedule(shared);
+        return;
+    }
+    // Only the owner renews, so the line is read. The push is not repeated, so the read is.
+    let mut backoff = WATCH_AGAIN;
+    let line = loop {
+        match client.engine.line(&shared.key).await {
+            Ok(line) => break line,
+            Err(error) if error.is_retryable() => {
+                client.runtime.sleep(backoff.next(client.runtime.random())).await;
             }
-            Next::Listen(broken) => match self.inner.engine.watch(ticket, seen).await {
-                Ok(Wake::Served(number)) if seen == TicketState::Waiting => {
-                    let now = self.inner.host.now();
-                    self.kept.with(|hold| hold.hear_served(now, number));
-                    Next::Look
-                }
-                Ok(_) => Next::Look,
-                // The last renewal succeeded, so only this request failed: try again. While
-                // renewals fail, they alone find out when the store is back.
-                Err(error) if error.is_retryable() && self.kept.with(|hold| hold.failed() == 0) => {
-                    Next::Pause(broken + 1)
-                }
-                Err(_) => Next::Rest,
-            },
+            // Without the line, the next change is found by the owner or by the clock.
+            Err(_) => return shared.changed().await,
         }
-    }
-
-    async fn pause(&self, broken: u32) {
-        let host = &self.inner.host;
-        host.sleep(backoff(PAUSE_FIRST, PAUSE_MAX, broken, host.random())).await;
-    }
-
-    async fn look(&self) -> Next {
-        if self.kept.with(|hold| hold.is_kept_by_hand()) {
-            return self.look_without_renewing().await;
-        }
-        self.inner.keeper.renew(self.kept).await;
-        self.inner.keeper.reschedule(self.kept);
-        if self.kept.with(|hold| hold.failed() == 0) { Next::Listen(0) } else { Next::Rest }
-    }
-
-    /// Reads the state without a renewal, because only the owner renews.
-    async fn look_without_renewing(&self) -> Next {
-        let mut broken = 0;
-        let line = loop {
-            match self.inner.engine.line(&self.kept.key).await {
-                Ok(line) => break line,
-                // The notification is not repeated, so the read must succeed.
-                Err(error) if error.is_retryable() => self.pause(broken).await,
-                Err(_) => return Next::Rest,
-            }
-            broken += 1;
-        };
-        let place = line.iter().find(|(ticket, _)| ticket.id == self.kept.id);
-        if place.is_none_or(|(_, place)| place.leaving) {
-            let now = self.inner.host.now();
-            self.kept.hear(now, now, Ok(None));
-        }
-        Next::Listen(0)
+    };
+    let place = line.iter().find(|(ticket, _)| ticket.id == shared.id);
+    if place.is_none_or(|(_, place)| place.leaving || place.state == TicketState::Waiting) {
+        let now = client.runtime.now();
+        shared.apply(now, now, Ok(None));
     }
 }

@@ -1,13 +1,14 @@
 //! The releaser removes the tickets of dropped guards and waiters from their lines.
 //!
 //! It has one queue for each engine. If the store answers, it sends [`LEAVES_AT_ONCE_MAX`] requests
-//! at a time. If not, it sends one at a time, after pauses that grow to [`PAUSE_MAX`] and that all
+//! at a time. If not, it sends one at a time, after [`PAUSES`] that all
 //! tickets share.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -16,19 +17,20 @@ use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use tokio::sync::Notify;
 
 use crate::background::admission::Slot;
-use crate::background::backoff::backoff;
-use crate::layers::AnyEngine;
+use crate::background::backoff::Backoff;
+use crate::contract::any::AnyEngine;
 use crate::lease::shared::SharedLease;
 use crate::lease::span::shown;
+use crate::sync::Mutex;
 use crate::wake::wake_all;
 use crate::{
     BoxFuture, Engine as _, Error, ErrorKind, LeaveMode, LeaveOutcome, Liveness, Result, Runtime,
     Ticket, Time,
 };
 
-const PAUSE_FIRST: Duration = Duration::from_millis(20);
-/// Maximum pause. A dropped ticket keeps the lock at most this long after an outage.
-const PAUSE_MAX: Duration = Duration::from_secs(1);
+/// Pauses after failures. A dropped ticket keeps the lock for at most the longest of them after an
+/// outage.
+const PAUSES: Backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(1));
 /// Maximum leaves in flight.
 const LEAVES_AT_ONCE_MAX: usize = 16;
 /// Maximum tickets in the queue. Beyond it the oldest is dropped, because it expires by itself.
@@ -36,28 +38,59 @@ const LEAVES_AT_ONCE_MAX: usize = 16;
 const QUEUE_TICKETS_MAX: usize = 65_536;
 
 /// Whether the join of a dropped ticket was answered.
+///
+/// ```
+/// use tenure_core::LeaveOutcome;
+/// use tenure_core::toolbox::JoinState;
+///
+/// assert!(JoinState::InLine.is_settled_by(&Ok(LeaveOutcome::Absent)));
+/// assert!(!JoinState::Joining.is_settled_by(&Ok(LeaveOutcome::Absent)), "it may still come");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum JoinState {
+pub enum JoinState {
     /// The ticket was in the line: after a leave it is gone for good.
     InLine,
-    /// A join may be in flight: leaves are repeated until the join is too late to happen.
+    /// A join may be in flight: leaves are repeated until one finds the ticket, or the join is too
+    /// late to happen.
     Joining,
+    /// Several joins were sent, and not all were answered: leaves are repeated until the joins are
+    /// too late to happen, because another one may come after the ticket was found.
+    Repeated,
 }
 
 impl JoinState {
     /// Whether the ticket is gone for good after this answer.
-    pub(crate) fn is_settled_by(self, left: &Result<LeaveOutcome>) -> bool {
+    pub fn is_settled_by(self, left: &Result<LeaveOutcome>) -> bool {
         match left {
-            Ok(LeaveOutcome::Holding | LeaveOutcome::Waiting) => true,
+            Ok(LeaveOutcome::Holding | LeaveOutcome::Waiting) => self != Self::Repeated,
             Ok(LeaveOutcome::Absent | LeaveOutcome::Unsure) => self == Self::InLine,
             Ok(LeaveOutcome::Requested) | Err(_) => false,
         }
     }
 }
 
-pub(crate) struct Releaser {
+/// Removes tickets from their lines in the background. One for each store.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use tenure_core::layers::AnyEngine;
+/// use tenure_core::toolbox::{JoinState, Releaser};
+/// use tenure_core::{BackgroundRuntime, Engine, Key, Memory, Share, Ticket, WaitMode};
+///
+/// # tenure_core::blocking::block_on(async {
+/// let store = AnyEngine::new(Memory::new());
+/// let releaser = Releaser::new(store.clone(), Arc::new(BackgroundRuntime::for_timers()));
+/// let ticket = Ticket::new(Key::new("invoices/42")?, Share::WHOLE);
+/// store.join(&ticket, WaitMode::Wait).await?;
+/// releaser.release(ticket, JoinState::InLine);
+/// releaser.flush().await;
+/// assert!(store.line(&Key::new("invoices/42")?).await?.is_empty());
+/// # Ok::<(), tenure_core::Error>(()) }).unwrap();
+/// ```
+pub struct Releaser {
     engine: AnyEngine,
-    host: Arc<dyn Runtime>,
+    runtime: Arc<dyn Runtime>,
     /// Tickets expire by themselves, so leaves may stop.
     leased: bool,
     quick: bool,
@@ -78,9 +111,9 @@ struct Queue {
     count: u64,
     /// Number of leaves in flight.
     under_way: usize,
-    /// Number of failures since the last answer, and the time of the last failure. Leaves that were
-    /// in flight together count as one failure.
-    failed: u32,
+    /// The next pause, while the store does not answer, and the time of the last failure. Leaves
+    /// that were in flight together count as one failure.
+    failing: Option<Backoff>,
     failed_at: u64,
     /// Number of times that the queue was cleared.
     generation: u64,
@@ -94,13 +127,13 @@ struct Queue {
 /// One ticket to remove.
 struct Sweep {
     ticket: Ticket,
-    trace: JoinState,
+    join: JoinState,
     /// The lease of a guard that was dropped, and its token.
     held: Option<(Arc<SharedLease>, u64)>,
     /// When the ticket has expired by itself.
     ends: Time,
-    /// Number of leaves that were sent.
-    asked: u32,
+    /// The pause before the next leave.
+    pauses: Backoff,
     /// Its place in the line, which is freed after the first leave.
     slot: Option<Slot>,
 }
@@ -108,11 +141,11 @@ struct Sweep {
 impl Sweep {
     /// Reports the loss of a lock that was gone before its release. Only the first answer counts:
     /// an earlier leave may have removed the ticket before a later answer.
-    fn hear(&mut self, left: &Result<LeaveOutcome>) {
-        if let Some((kept, token)) = self.held.take()
+    fn apply(&mut self, left: &Result<LeaveOutcome>) {
+        if let Some((shared, token)) = self.held.take()
             && matches!(left, Ok(LeaveOutcome::Absent))
         {
-            kept.was_gone_at_release(token);
+            shared.was_gone_at_release(token);
         }
     }
 
@@ -124,7 +157,7 @@ impl Sweep {
     /// Whether the ticket is gone after this answer, and no join of it can still happen.
     fn is_settled_by(&self, began: Time, left: &Result<LeaveOutcome>) -> bool {
         let too_late_to_come = began.has_reached(self.ends);
-        self.trace.is_settled_by(left)
+        self.join.is_settled_by(left)
             || (too_late_to_come && matches!(left, Ok(LeaveOutcome::Absent | LeaveOutcome::Unsure)))
     }
 }
@@ -137,18 +170,25 @@ enum Next {
 }
 
 impl Releaser {
-    pub(crate) fn new(engine: AnyEngine, host: Arc<dyn Runtime>) -> Arc<Self> {
-        let profile = engine.guarantees();
+    /// A releaser for the tickets in this store.
+    pub fn new(engine: AnyEngine, runtime: Arc<dyn Runtime>) -> Arc<Self> {
+        let guarantees = engine.guarantees();
         Arc::new(Self {
             engine,
-            host,
-            leased: matches!(profile.liveness, Liveness::Lease | Liveness::Process),
-            quick: profile.quick,
-            patience: profile.answers_within,
+            runtime,
+            leased: matches!(guarantees.liveness, Liveness::Lease | Liveness::Process),
+            quick: guarantees.quick,
+            patience: guarantees.answers_within,
             queue: Mutex::default(),
             filled: Notify::new(),
             swept: Notify::new(),
         })
+    }
+
+    /// Removes a ticket from its line, and repeats that until the store has answered or the ticket
+    /// has expired.
+    pub fn release(self: &Arc<Self>, ticket: Ticket, joined: JoinState) {
+        self.give_back(ticket, joined, None, None);
     }
 
     /// Removes a ticket from its line: at once if the engine is quick, else in the background. A
@@ -156,18 +196,18 @@ impl Releaser {
     pub(crate) fn give_back(
         self: &Arc<Self>,
         ticket: Ticket,
-        trace: JoinState,
+        join: JoinState,
         held: Option<(Arc<SharedLease>, u64)>,
         slot: Option<Slot>,
     ) {
-        let now = self.host.now();
+        let now = self.runtime.now();
         let ends = now.plus(ticket.ttl);
-        let mut sweep = Sweep { ticket, trace, held, ends, asked: 0, slot };
+        let mut sweep = Sweep { ticket, join, held, ends, pauses: PAUSES, slot };
         if self.quick {
             let left = self.engine.leave(&sweep.ticket, LeaveMode::Now).now_or_never();
             if let Some(left) = left {
-                sweep.hear(&left);
-                if trace.is_settled_by(&left) {
+                sweep.apply(&left);
+                if join.is_settled_by(&left) {
                     return;
                 }
             } else {
@@ -188,8 +228,8 @@ impl Releaser {
         if runs {
             self.filled.notify_one();
         } else {
-            let running = Running { sweeper: self.clone(), stopped: false };
-            self.host.spawn(Box::pin(running.run()));
+            let running = Running { releaser: self.clone(), stopped: false };
+            self.runtime.spawn(Box::pin(running.run()));
         }
     }
 
@@ -205,7 +245,7 @@ impl Releaser {
     }
 
     /// Waits until the queue is empty.
-    pub(crate) async fn flush(&self) {
+    pub async fn flush(&self) {
         loop {
             let mut swept = pin!(self.swept.notified());
             swept.as_mut().enable();
@@ -227,14 +267,14 @@ impl Releaser {
     }
 
     fn next(&self) -> Next {
-        let now = self.host.now();
+        let now = self.runtime.now();
         let mut queue = self.queue();
         if queue.waiting.is_empty() && queue.under_way == 0 {
             queue.runs = false;
             wake_all(&self.swept);
             return Next::Stop;
         }
-        let at_once = if queue.failed == 0 { LEAVES_AT_ONCE_MAX } else { 1 };
+        let at_once = if queue.failing.is_none() { LEAVES_AT_ONCE_MAX } else { 1 };
         let due = match queue.waiting.first_key_value() {
             Some(((due, _), _)) if queue.under_way < at_once => (*due).max(queue.rests_until),
             _ => u64::MAX,
@@ -249,27 +289,25 @@ impl Releaser {
 
     /// Sends one leave. The ticket goes back into the queue if it may still be in the line.
     async fn ask(self: Arc<Self>, mut sweep: Sweep) {
-        let (began, generation) = (self.host.now(), self.queue().generation);
+        let (began, generation) = (self.runtime.now(), self.queue().generation);
         let left = self.leave(&sweep.ticket).await;
-        sweep.hear(&left);
+        sweep.apply(&left);
         drop(sweep.slot.take());
-        let now = self.host.now();
+        let now = self.runtime.now();
         let settled = sweep.is_settled_by(began, &left)
-            || is_hopeless(&sweep.ticket, &left)
+            || fails_for_good(&sweep.ticket, &left)
             || sweep.has_expired(self.leased, now);
-        let pause = pause(sweep.asked, self.host.random());
-        sweep.asked += 1;
+        let pause = sweep.pauses.next(self.runtime.random());
         let mut queue = self.queue();
         queue.under_way -= 1;
         if left.is_ok() {
-            queue.failed = 0;
+            queue.failing = None;
             queue.rests_until = 0;
         } else {
-            if queue.failed == 0 || began.boot_ns >= queue.failed_at {
-                let rest = self::pause(queue.failed, self.host.random());
-                queue.failed += 1;
+            if queue.failing.is_none() || began.boot_ns >= queue.failed_at {
+                let pause = queue.failing.get_or_insert(PAUSES).next(self.runtime.random());
                 queue.failed_at = now.boot_ns;
-                queue.rests_until = now.plus(rest).boot_ns;
+                queue.rests_until = now.plus(pause).boot_ns;
             }
             queue.waiting.retain(|_, sweep| !sweep.has_expired(self.leased, now));
         }
@@ -283,7 +321,7 @@ impl Releaser {
 
     async fn leave(&self, ticket: &Ticket) -> Result<LeaveOutcome> {
         let leave = AssertUnwindSafe(self.engine.leave(ticket, LeaveMode::Now)).catch_unwind();
-        match select(pin!(leave), self.host.sleep(self.patience)).await {
+        match select(pin!(leave), self.runtime.sleep(self.patience)).await {
             Either::Left((Ok(left), _)) => left,
             Either::Left((Err(_panic), _)) => {
                 Err(Error::unavailable("the engine panicked while it released a ticket"))
@@ -298,7 +336,7 @@ impl Releaser {
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queue.lock()
     }
 }
 
@@ -316,29 +354,29 @@ impl Queue {
 
 /// The releaser's task, which ends when the queue is empty.
 struct Running {
-    sweeper: Arc<Releaser>,
+    releaser: Arc<Releaser>,
     stopped: bool,
 }
 
 impl Running {
     async fn run(mut self) {
-        let sweeper = self.sweeper.clone();
+        let releaser = self.releaser.clone();
         let mut leaves: FuturesUnordered<BoxFuture<()>> = FuturesUnordered::new();
         loop {
-            match sweeper.next() {
+            match releaser.next() {
                 Next::Stop => {
                     self.stopped = true;
                     return;
                 }
-                Next::Ask(sweep) => leaves.push(Box::pin(sweeper.clone().ask(*sweep))),
+                Next::Ask(sweep) => leaves.push(Box::pin(releaser.clone().ask(*sweep))),
                 Next::Nap(nap) => {
                     let left = async {
                         if leaves.next().await.is_none() {
                             pending::<()>().await;
                         }
                     };
-                    let filled = pin!(sweeper.filled.notified());
-                    select(pin!(left), select(filled, sweeper.host.sleep(nap))).await;
+                    let filled = pin!(releaser.filled.notified());
+                    select(pin!(left), select(filled, releaser.runtime.sleep(nap))).await;
                 }
             }
         }
@@ -349,23 +387,24 @@ impl Drop for Running {
     fn drop(&mut self) {
         if !self.stopped {
             // The runtime has ended, so no leave can be sent any more.
-            *self.sweeper.queue() = Queue::default();
-            wake_all(&self.sweeper.swept);
+            *self.releaser.queue() = Queue::default();
+            wake_all(&self.releaser.swept);
         }
     }
 }
 
 /// Whether every further leave would fail in the same way.
-fn is_hopeless(ticket: &Ticket, left: &Result<LeaveOutcome>) -> bool {
+fn fails_for_good(ticket: &Ticket, left: &Result<LeaveOutcome>) -> bool {
     let Err(error) = left else { return false };
-    let hopeless = matches!(error.kind(), ErrorKind::Invalid | ErrorKind::Unsupported);
-    if hopeless {
+    let reason_to_give_up = matches!(error.kind(), ErrorKind::Invalid | ErrorKind::Unsupported);
+    if reason_to_give_up {
         tracing::warn!(key = %ticket.key, id = %ticket.id, %error, "a ticket cannot be released");
     }
-    hopeless
+    reason_to_give_up
 }
 
-/// The pause after this many failures, with jitter.
-fn pause(failed: u32, random: u64) -> Duration {
-    backoff(PAUSE_FIRST, PAUSE_MAX, failed, random)
+impl fmt::Debug for Releaser {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Releaser").finish_non_exhaustive()
+    }
 }

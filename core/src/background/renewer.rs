@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -11,11 +11,12 @@ use futures_util::future::{Either, select};
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use tokio::sync::Notify;
 
-use crate::layers::AnyEngine;
+use crate::contract::any::AnyEngine;
 use crate::lease::shared::{SharedLease, Slot};
 use crate::lease::span::shown;
 use crate::lease::state::State;
-use crate::telemetry::Renewal;
+use crate::lease::telemetry::Renewal;
+use crate::sync::Mutex;
 use crate::{BoxFuture, Engine as _, Error, Runtime, Time};
 
 /// Maximum sleep of the task, because a timer may stop while the machine sleeps.
@@ -30,8 +31,8 @@ const LATE_BEATS: u32 = 3;
 
 pub(crate) struct Renewer {
     engine: AnyEngine,
-    host: Arc<dyn Runtime>,
-    roster: Mutex<RenewalQueue>,
+    runtime: Arc<dyn Runtime>,
+    queue: Mutex<RenewalQueue>,
     /// Notified when a lease is due sooner than the task expects, and when the task has to stop.
     sooner: Notify,
 }
@@ -75,74 +76,77 @@ impl MergedClock {
 }
 
 impl Renewer {
-    pub(crate) fn new(engine: AnyEngine, host: Arc<dyn Runtime>) -> Arc<Self> {
-        Arc::new(Self { engine, host, roster: Mutex::default(), sooner: Notify::new() })
+    pub(crate) fn new(engine: AnyEngine, runtime: Arc<dyn Runtime>) -> Arc<Self> {
+        Arc::new(Self { engine, runtime, queue: Mutex::default(), sooner: Notify::new() })
     }
 
     /// Renews a lease from now on.
-    pub(crate) fn keep(self: &Arc<Self>, kept: &Arc<SharedLease>) {
-        let now = self.host.now();
-        let Some(next) = kept.with(|hold| hold.next(now)) else { return };
-        let mut roster = self.roster();
-        if roster.ended {
-            drop(roster);
-            kept.with(|hold| hold.close(now));
+    pub(crate) fn keep(self: &Arc<Self>, shared: &Arc<SharedLease>) {
+        let now = self.runtime.now();
+        let Some(next) = shared.with(|lease| lease.next(now)) else { return };
+        let mut queue = self.queue();
+        if queue.ended {
+            drop(queue);
+            shared.with(|lease| lease.close(now));
             return;
         }
-        let starts = roster.wakes.is_none();
-        let sooner = roster.write(kept, now, next);
-        drop(roster);
+        let starts = queue.wakes.is_none();
+        let sooner = queue.write(shared, now, next);
+        drop(queue);
         if starts {
-            let keeper = self.clone();
-            self.host.spawn(Box::pin(async move { keeper.run().await }));
+            let renewer = self.clone();
+            self.runtime.spawn(Box::pin(async move { renewer.run().await }));
         } else if sooner {
             self.sooner.notify_one();
         }
     }
 
     /// Stops renewing a lease.
-    pub(crate) fn forget(&self, kept: &SharedLease) {
-        let mut roster = self.roster();
-        if let Some(slot) = kept.move_to(None) {
-            roster.entries.remove(&slot);
+    pub(crate) fn forget(&self, shared: &SharedLease) {
+        let mut queue = self.queue();
+        if let Some(slot) = shared.move_to(None) {
+            queue.entries.remove(&slot);
         }
     }
 
     /// Renews a lease now.
-    pub(crate) async fn renew(&self, kept: &SharedLease) -> State {
-        let ticket = kept.ticket();
-        let sent = self.host.now();
+    pub(crate) async fn renew(&self, shared: &SharedLease) -> State {
+        let ticket = shared.ticket();
+        let sent = self.runtime.now();
         // A panic of the engine must not end the renewals of other leases.
         let answer = AssertUnwindSafe(self.engine.renew(&ticket)).catch_unwind().await;
         let answer = answer.unwrap_or_else(|_panic| {
-            Err(Error::unavailable(format!("the engine panicked while it renewed {:?}", kept.key)))
+            Err(Error::unavailable(format!(
+                "the engine panicked while it renewed {:?}",
+                shared.key
+            )))
         });
         Renewal::of(&answer).count();
-        kept.hear(sent, self.host.now(), answer)
+        shared.apply(sent, self.runtime.now(), answer)
     }
 
     /// Marks every lease as lost, and accepts no others. Holders and waiters are woken at once.
     pub(crate) fn end(&self) {
-        let now = self.host.now();
+        let now = self.runtime.now();
         let entries = {
-            let mut roster = self.roster();
-            roster.ended = true;
-            std::mem::take(&mut roster.entries)
+            let mut queue = self.queue();
+            queue.ended = true;
+            std::mem::take(&mut queue.entries)
         };
-        for kept in entries.into_values() {
-            kept.move_to(None);
-            kept.with(|hold| hold.close(now));
+        for shared in entries.into_values() {
+            shared.move_to(None);
+            shared.with(|lease| lease.close(now));
         }
     }
 
     /// Whether the locks were closed.
     pub(crate) fn has_ended(&self) -> bool {
-        self.roster().ended
+        self.queue().ended
     }
 
     /// Stops the task, because the locks were dropped.
     pub(crate) fn close(&self) {
-        self.roster().closed = true;
+        self.queue().closed = true;
         self.sooner.notify_one();
     }
 
@@ -150,7 +154,7 @@ impl Renewer {
         let mut renewals = Renewals::default();
         while let Some(nap) = self.next_nap() {
             let sooner = pin!(self.sooner.notified());
-            let wake = select(sooner, self.host.sleep(nap));
+            let wake = select(sooner, self.runtime.sleep(nap));
             let woken = matches!(select(wake, pin!(renewals.next())).await, Either::Left(_));
             if woken {
                 self.look(&mut renewals);
@@ -160,98 +164,98 @@ impl Renewer {
 
     /// The time until a lease is due. `None`: the task has to stop.
     fn next_nap(&self) -> Option<Duration> {
-        let now = self.host.now();
-        let mut roster = self.roster();
-        if roster.closed {
+        let now = self.runtime.now();
+        let mut queue = self.queue();
+        if queue.closed {
             return None;
         }
-        let now = roster.pace.read(now);
-        let planned = roster.wakes.filter(|wakes| *wakes > now).unwrap_or(u64::MAX);
+        let now = queue.pace.read(now);
+        let planned = queue.wakes.filter(|wakes| *wakes > now).unwrap_or(u64::MAX);
         let due =
-            roster.entries.first_key_value().map_or(u64::MAX, |((due, _), _)| *due).min(planned);
-        roster.wakes = Some(due);
+            queue.entries.first_key_value().map_or(u64::MAX, |((due, _), _)| *due).min(planned);
+        queue.wakes = Some(due);
         let nap = Duration::from_nanos(due.saturating_sub(now));
-        Some(if roster.entries.is_empty() { nap } else { nap.min(NAP_MAX) })
+        Some(if queue.entries.is_empty() { nap } else { nap.min(NAP_MAX) })
     }
 
     /// Handles every lease that is due.
     fn look(self: &Arc<Self>, renewals: &mut Renewals) {
-        let now = self.host.now();
-        let due = self.roster().due(now);
-        for kept in due {
-            let (state, due) = kept.with(|hold| {
-                let (state, due) = (hold.judge(now), hold.is_due(now));
+        let now = self.runtime.now();
+        let due = self.queue().due(now);
+        for shared in due {
+            let (state, due) = shared.with(|lease| {
+                let (state, due) = (lease.judge(now), lease.is_due(now));
                 if due {
-                    hold.begin_renewal();
+                    lease.begin_renewal();
                 }
                 (state, due)
             });
             if state == State::Waiting {
-                kept.ring();
+                shared.notify();
             }
-            self.reschedule(&kept);
+            self.reschedule(&shared);
             if due {
-                renewals.begin(Box::pin(self.clone().attempt(kept)));
+                renewals.begin(Box::pin(self.clone().attempt(shared)));
             }
         }
     }
 
     /// One renewal, which does not block others. A late answer still counts from the moment of its
     /// request, so it is applied for as long as the ticket can live.
-    async fn attempt(self: Arc<Self>, kept: Arc<SharedLease>) {
-        if kept.with(|hold| hold.is_over()) {
+    async fn attempt(self: Arc<Self>, shared: Arc<SharedLease>) {
+        if shared.with(|lease| lease.is_over()) {
             return;
         }
-        let every = kept.with(|hold| hold.rhythm().every);
+        let every = shared.with(|lease| lease.schedule().every);
         let patience = every / 4;
         let mut renewal: BoxFuture<()> = {
-            let (keeper, kept) = (self.clone(), kept.clone());
+            let (renewer, shared) = (self.clone(), shared.clone());
             Box::pin(async move {
-                keeper.renew(&kept).await;
-                keeper.reschedule(&kept);
+                renewer.renew(&shared).await;
+                renewer.reschedule(&shared);
             })
         };
         loop {
-            let asked = self.host.now();
-            match select(&mut renewal, self.host.sleep(patience)).await {
+            let asked = self.runtime.now();
+            match select(&mut renewal, self.runtime.sleep(patience)).await {
                 Either::Left(_) => return,
                 // The lease is over, so the answer is not needed.
-                Either::Right(_) if kept.with(|hold| hold.is_over()) => return,
+                Either::Right(_) if shared.with(|lease| lease.is_over()) => return,
                 // This process was suspended: the store's answer may have arrived already.
-                Either::Right(_) if self.host.now().has_reached(asked.plus(patience * 2)) => {}
+                Either::Right(_) if self.runtime.now().has_reached(asked.plus(patience * 2)) => {}
                 Either::Right(_) => break,
             }
         }
         Renewal::Failed.count();
-        let late = self.host.sleep(every * LATE_BEATS);
-        self.host.spawn(Box::pin(async move { drop(select(renewal, late).await) }));
-        let now = self.host.now();
+        let late = self.runtime.sleep(every * LATE_BEATS);
+        self.runtime.spawn(Box::pin(async move { drop(select(renewal, late).await) }));
+        let now = self.runtime.now();
         let error = Error::unavailable(format!(
             "{} did not answer a renewal of {:?} within {}: is it overloaded or cut off?",
             self.engine.guarantees().store,
-            kept.key,
+            shared.key,
             shown(Duration::from_millis(u64::try_from(patience.as_millis()).unwrap_or(u64::MAX)))
         ));
-        kept.hear(now, now, Err(error));
-        self.reschedule(&kept);
+        shared.apply(now, now, Err(error));
+        self.reschedule(&shared);
     }
 
     /// Computes when the lease is due next, after a change.
-    pub(crate) fn reschedule(&self, kept: &SharedLease) {
-        let now = self.host.now();
-        let mut roster = self.roster();
+    pub(crate) fn reschedule(&self, shared: &SharedLease) {
+        let now = self.runtime.now();
+        let mut queue = self.queue();
         // Of two concurrent calls, the later one sees the state of the earlier one.
-        let next = kept.with(|hold| hold.next(now));
-        let Some(slot) = kept.move_to(None) else { return };
-        if let (Some(kept), Some(next)) = (roster.entries.remove(&slot), next)
-            && roster.write(&kept, now, next)
+        let next = shared.with(|lease| lease.next(now));
+        let Some(slot) = shared.move_to(None) else { return };
+        if let (Some(shared), Some(next)) = (queue.entries.remove(&slot), next)
+            && queue.write(&shared, now, next)
         {
             self.sooner.notify_one();
         }
     }
 
-    fn roster(&self) -> MutexGuard<'_, RenewalQueue> {
-        self.roster.lock().unwrap_or_else(PoisonError::into_inner)
+    fn queue(&self) -> MutexGuard<'_, RenewalQueue> {
+        self.queue.lock()
     }
 }
 
@@ -289,15 +293,15 @@ impl Renewals {
 impl RenewalQueue {
     fn due(&mut self, now: Time) -> Vec<Arc<SharedLease>> {
         let due = self.entries.range(..=(self.pace.read(now), u64::MAX));
-        due.map(|(_, kept)| kept.clone()).collect()
+        due.map(|(_, shared)| shared.clone()).collect()
     }
 
     /// Returns whether the task must be woken, because this lease is due before the task wakes.
-    fn write(&mut self, kept: &Arc<SharedLease>, now: Time, next: Time) -> bool {
+    fn write(&mut self, shared: &Arc<SharedLease>, now: Time, next: Time) -> bool {
         self.count += 1;
         let slot = (self.pace.when(now, next), self.count);
-        kept.move_to(Some(slot));
-        self.entries.insert(slot, kept.clone());
+        shared.move_to(Some(slot));
+        self.entries.insert(slot, shared.clone());
         let wakes = self.wakes.replace(self.wakes.map_or(slot.0, |wakes| wakes.min(slot.0)));
         wakes.is_some_and(|wakes| slot.0 < wakes)
     }

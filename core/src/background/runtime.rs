@@ -1,5 +1,6 @@
 //! The runtime of background tasks, which outlives its callers' tasks.
 
+use std::fmt;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -19,7 +20,7 @@ use crate::{Error, Result};
 /// ```
 /// use std::time::Duration;
 ///
-/// use tenure::{Runtime, engine::{BoxFuture, BackgroundRuntime}};
+/// use tenure::engine::{BackgroundRuntime, BoxFuture, Runtime};
 ///
 /// # tenure::blocking::block_on(async {
 /// let runtime = BackgroundRuntime::for_timers();
@@ -34,7 +35,8 @@ pub type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 /// ```
 /// use std::sync::{Arc, mpsc};
 ///
-/// use tenure::{Runtime, Locks, engine::{Memory, BackgroundRuntime}};
+/// use tenure::engine::{BackgroundRuntime, Memory, Runtime};
+/// use tenure::Locks;
 ///
 /// let runtime = Arc::new(BackgroundRuntime::for_timers());
 /// let (sender, receiver) = mpsc::channel();
@@ -70,7 +72,8 @@ pub trait Runtime: Clock {
 /// ```
 /// use std::sync::Arc;
 ///
-/// use tenure::{Locks, engine::{Memory, BackgroundRuntime}};
+/// use tenure::engine::{Memory, BackgroundRuntime};
+/// use tenure::Locks;
 ///
 /// # tenure::blocking::block_on(async {
 /// let locks = Locks::on(Memory::new(), Arc::new(BackgroundRuntime::for_timers()));
@@ -219,7 +222,8 @@ impl Runtime for BackgroundRuntime {
 /// ```
 /// use std::sync::Arc;
 ///
-/// use tenure::{Locks, engine::{Memory, ThisRuntime}};
+/// use tenure::engine::{Memory, ThisRuntime};
+/// use tenure::Locks;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> tenure::Result<()> {
@@ -291,6 +295,12 @@ impl Drop for User {
     }
 }
 
+impl fmt::Debug for BackgroundRuntime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BackgroundRuntime").finish_non_exhaustive()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -301,15 +311,15 @@ mod tests {
         runtime.block_on(async {
             let private = BackgroundRuntime::for_timers();
             let hosts: [&dyn Runtime; 2] = [&private, &ThisRuntime::new()];
-            for host in hosts {
+            for runtime in hosts {
                 let (before, wall, after) =
-                    (SystemClock.wall_us(), host.wall_us(), SystemClock.wall_us());
+                    (SystemClock.wall_us(), runtime.wall_us(), SystemClock.wall_us());
                 assert!((before..=after).contains(&wall));
-                assert_ne!(host.random(), host.random());
-                let told = Arc::new(Notify::new());
-                let tell = told.clone();
-                host.spawn(Box::pin(async move { tell.notify_one() }));
-                told.notified().await;
+                assert_ne!(runtime.random(), runtime.random());
+                let asked_to_leave = Arc::new(Notify::new());
+                let tell = asked_to_leave.clone();
+                runtime.spawn(Box::pin(async move { tell.notify_one() }));
+                asked_to_leave.notified().await;
             }
         });
     }

@@ -43,11 +43,14 @@ use crate::{
 /// The operations, on the memory engine:
 ///
 /// ```
-/// use tenure::{Key, LeaveOutcome, Share, TicketState, Ticket, engine::{Engine, LeaveMode, Memory, WaitMode, Wake}};
+/// use tenure::engine::{Engine, LeaveMode, Memory, WaitMode, Wake};
+/// use tenure::inspect::{LeaveOutcome, Share, Ticket, TicketState};
+/// use tenure::Key;
 ///
 /// # tenure::blocking::block_on(async {
 /// let engine = Memory::new();
-/// let (first, second) = (Ticket::new(Key::new("a")?, Share::WHOLE), Ticket::new(Key::new("a")?, Share::WHOLE));
+/// let keys = [Key::new("a")?, Key::new("a")?];
+/// let [first, second] = keys.map(|key| Ticket::new(key, Share::WHOLE));
 /// let holds = engine.join(&first, WaitMode::Wait).await?.expect("it waits");
 /// let waits = engine.join(&second, WaitMode::Wait).await?.expect("it waits");
 /// assert_eq!((holds.state, waits.state), (TicketState::Holding, TicketState::Waiting));
@@ -132,11 +135,14 @@ pub trait Engine: Send + Sync + 'static {
 /// The answer of [`watch`](Engine::watch).
 ///
 /// ```
-/// use tenure::{Key, Share, TicketState, Ticket, engine::{Engine, LeaveMode, Memory, WaitMode, Wake}};
+/// use tenure::engine::{Engine, LeaveMode, Memory, WaitMode, Wake};
+/// use tenure::inspect::{Share, Ticket, TicketState};
+/// use tenure::Key;
 ///
 /// # tenure::blocking::block_on(async {
 /// let engine = Memory::new();
-/// let (first, second) = (Ticket::new(Key::new("a")?, Share::WHOLE), Ticket::new(Key::new("a")?, Share::WHOLE));
+/// let keys = [Key::new("a")?, Key::new("a")?];
+/// let [first, second] = keys.map(|key| Ticket::new(key, Share::WHOLE));
 /// engine.join(&first, WaitMode::Wait).await?;
 /// let place = engine.join(&second, WaitMode::Wait).await?.expect("it waits");
 /// engine.leave(&first, LeaveMode::Now).await?;
@@ -159,7 +165,8 @@ pub enum Wake {
 /// ```
 /// use std::time::Duration;
 ///
-/// use tenure::{Key, Window, engine::{Engine, Memory}};
+/// use tenure::engine::{Engine, Memory};
+/// use tenure::{Key, Window};
 ///
 /// # tenure::blocking::block_on(async {
 /// let engine = Memory::new();
@@ -194,6 +201,7 @@ pub struct Window {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a count above its limit is refused, and only `allowed` says so"]
+#[non_exhaustive]
 pub struct CounterValue {
     /// The value, after the addition if it was allowed.
     pub value: u64,
@@ -201,4 +209,16 @@ pub struct CounterValue {
     pub allowed: bool,
     /// The time until the window ends; `None` for a sequence.
     pub resets_in: Option<Duration>,
+}
+
+impl CounterValue {
+    /// The answer of an engine about a count.
+    pub fn new(value: u64, allowed: bool, resets_in: Option<Duration>) -> Self {
+        Self { value, allowed, resets_in }
+    }
+
+    /// The answer of an engine about a sequence, which has no limit and no window.
+    pub fn of_sequence(value: u64) -> Self {
+        Self::new(value, true, None)
+    }
 }

@@ -36,7 +36,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// `try_lock` returns `None`.
 ///
 /// ```
-/// use tenure::{ErrorKind, Locks, engine::Memory};
+/// use tenure::engine::Memory;
+/// use tenure::{ErrorKind, Locks};
 ///
 /// # tenure::blocking::block_on(async {
 /// let locks = Locks::new(Memory::new());
@@ -95,7 +96,8 @@ pub enum ErrorKind {
 /// Why an operation failed, for programs that must tell cases of one [`ErrorKind`] apart.
 ///
 /// ```
-/// use tenure::{Locks, Reason, engine::Memory};
+/// use tenure::engine::Memory;
+/// use tenure::{Locks, Reason};
 ///
 /// # tenure::blocking::block_on(async {
 /// let locks = Locks::new(Memory::new());
@@ -136,6 +138,8 @@ pub enum Reason {
     Contended,
     /// The store refused to write this one document or record. It may accept others.
     DocumentRefused,
+    /// No server was found that takes writes.
+    NoPrimary,
 }
 
 impl Error {
@@ -235,8 +239,8 @@ impl Error {
 
     /// The number that a ticket had in its line, if it was lost while it waited.
     ///
-    /// Numbers grow even where a store loses its data. A ticket in the line with a smaller number
-    /// therefore means that this one was taken out by a break.
+    /// A ticket in the line with a smaller number shows that a break removed this one. A store that
+    /// returned with older data is the exception.
     pub fn number_in_line(&self) -> Option<u64> {
         self.0.number
     }

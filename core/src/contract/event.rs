@@ -10,20 +10,21 @@ use crate::{Key, Ticket};
 /// ```
 /// use std::time::SystemTime;
 ///
-/// use tenure::WatchEvent;
+/// use tenure::inspect::WatchEvent;
 ///
 /// # tenure::blocking::block_on(async {
 /// let locks = tenure::connect("memory:").await?;
 /// let mut watch = locks.watch_prefix("").await?;
 /// let guard = locks.mutex("invoices/42").lock().await?;
 /// if let WatchEvent::Event(event) = watch.next().await? {
-///     assert_eq!((event.ticket.id, event.number), (guard.id(), guard.token()));
+///     assert_eq!((event.ticket.id, event.number), (guard.id(), guard.token().get()));
 ///     assert!(event.at() <= SystemTime::now());
 /// }
 /// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct Event {
     /// The time of the change, in microseconds since 1970 by the store's clock.
     pub at_us: u64,
@@ -38,6 +39,11 @@ pub struct Event {
 }
 
 impl Event {
+    /// The event of an engine.
+    pub fn new(kind: EventKind, at_us: u64, ticket: Ticket, number: u64) -> Self {
+        Self { at_us, kind, ticket, number }
+    }
+
     /// The time of the change, by the store's clock.
     pub fn at(&self) -> SystemTime {
         UNIX_EPOCH + Duration::from_micros(self.at_us)
@@ -47,7 +53,7 @@ impl Event {
 /// A kind of change of a ticket.
 ///
 /// ```
-/// use tenure::{WatchEvent, event::EventKind};
+/// use tenure::inspect::{EventKind, WatchEvent};
 ///
 /// # tenure::blocking::block_on(async {
 /// let locks = tenure::connect("memory:").await?;
@@ -79,7 +85,8 @@ pub enum EventKind {
 /// The lines to watch.
 ///
 /// ```
-/// use tenure::{Key, event::Scope};
+/// use tenure::inspect::Scope;
+/// use tenure::Key;
 ///
 /// let invoices = Scope::Prefix("invoices/".into());
 /// assert!(invoices.covers(&Key::new("invoices/42")?));
@@ -107,7 +114,8 @@ impl Scope {
 /// A position in the events of one engine.
 ///
 /// ```
-/// use tenure::{event::Scope, engine::{Engine, Memory}};
+/// use tenure::engine::{Engine, Memory};
+/// use tenure::inspect::Scope;
 ///
 /// # tenure::blocking::block_on(async {
 /// let engine = Memory::new();
@@ -126,7 +134,9 @@ pub struct Cursor(pub u64);
 /// The events after a cursor.
 ///
 /// ```
-/// use tenure::{Locks, event::Scope, event::EventKind, engine::{Engine, Memory}};
+/// use tenure::engine::{Engine, Memory};
+/// use tenure::inspect::{EventKind, Scope};
+/// use tenure::Locks;
 ///
 /// # tenure::blocking::block_on(async {
 /// let engine = Memory::new();

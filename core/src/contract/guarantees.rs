@@ -10,7 +10,9 @@ use crate::{Error, Result};
 /// An engine starts from [`Guarantees::new`], which has none but safety, and adds its own.
 ///
 /// ```
-/// use tenure::{Locks, Guarantee, engine::Memory};
+/// use tenure::engine::Memory;
+/// use tenure::guarantees::Guarantee;
+/// use tenure::Locks;
 ///
 /// let locks = Locks::new(Memory::new());
 /// let guarantees = locks.guarantees();
@@ -54,7 +56,9 @@ pub struct Guarantees {
 /// How a store knows that a holder lives.
 ///
 /// ```
-/// use tenure::{Liveness, Locks, engine::Memory};
+/// use tenure::engine::Memory;
+/// use tenure::guarantees::Liveness;
+/// use tenure::Locks;
 ///
 /// let locks = Locks::new(Memory::new());
 /// let sentence = match locks.guarantees().liveness {
@@ -81,14 +85,17 @@ pub enum Liveness {
 /// When fencing tokens may repeat.
 ///
 /// ```
-/// use tenure::{TokenDurability, Locks, Guarantee, engine::Memory};
+/// use tenure::engine::Memory;
+/// use tenure::guarantees::{Guarantee, TokenDurability};
+/// use tenure::Locks;
 ///
 /// let locks = Locks::new(Memory::new());
 /// assert_eq!(locks.guarantees().fencing, TokenDurability::Volatile);
 /// let refused = locks.require(&[Guarantee::Fencing(TokenDurability::Durable)]).unwrap_err();
 /// assert_eq!(
 ///     refused.to_string(),
-///     "memory does not promise tokens that grow in every failure: use a store that does, or do without"
+///     "memory does not promise tokens that grow in every failure: use a store that does, or do \
+///      without"
 /// );
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -108,10 +115,13 @@ pub enum TokenDurability {
 /// Whether watchers get every event.
 ///
 /// ```
-/// use tenure::{Locks, EventDelivery, engine::Memory};
+/// use tenure::engine::Memory;
+/// use tenure::guarantees::EventDelivery;
+/// use tenure::Locks;
 ///
 /// let locks = Locks::new(Memory::new());
-/// assert_eq!(locks.guarantees().events, EventDelivery::Every, "watchers miss no term of a leader");
+/// // Watchers miss no term of a leader.
+/// assert_eq!(locks.guarantees().events, EventDelivery::Every);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
@@ -128,7 +138,8 @@ pub enum EventDelivery {
 /// never causes two holders: `true` means that other clients go on.
 ///
 /// ```
-/// use tenure::{Locks, engine::Memory};
+/// use tenure::engine::Memory;
+/// use tenure::Locks;
 ///
 /// let survives = Locks::new(Memory::new()).guarantees().survives;
 /// assert!(survives.holder_pause, "a paused holder does not block others forever");
@@ -158,7 +169,9 @@ pub struct FaultTolerance {
 /// A guarantee that a program requires.
 ///
 /// ```
-/// use tenure::{ErrorKind, Locks, Guarantee, engine::Memory};
+/// use tenure::engine::Memory;
+/// use tenure::guarantees::Guarantee;
+/// use tenure::{ErrorKind, Locks};
 ///
 /// let locks = Locks::new(Memory::new());
 /// locks.require(&[Guarantee::Fair, Guarantee::Push])?;
@@ -180,8 +193,8 @@ pub enum Guarantee {
     EveryEvent,
     /// [`FaultTolerance::holder_crash`]: a lock becomes free when its holder dies.
     HolderCrash,
-    /// [`FaultTolerance::holder_pause`]: a lock becomes free when its holder is paused for longer than its
-    /// ttl.
+    /// [`FaultTolerance::holder_pause`]: a lock becomes free when its holder is paused for longer
+    /// than its ttl.
     HolderPause,
     /// [`FaultTolerance::store_crash`]: locks are kept when the store's process dies and restarts.
     StoreCrash,

@@ -13,7 +13,7 @@ const ATTEMPT_MASK: u128 = ((1 << ATTEMPT_BITS) - 1) << ATTEMPT_SHIFT;
 /// The unique id of a ticket, 128 bits.
 ///
 /// ```
-/// use tenure::TicketId;
+/// use tenure::inspect::TicketId;
 ///
 /// # tenure::blocking::block_on(async {
 /// let locks = tenure::connect("memory:").await?;

@@ -21,7 +21,8 @@ pub const KEY_BYTES_MAX: usize = 1024;
 ///
 /// let key = Key::new("invoices/42")?;
 /// assert_eq!(key.as_str(), "invoices/42");
-/// assert_eq!(Key::new("").unwrap_err().to_string(), "a key must not be empty: name what is locked");
+/// let refused = Key::new("").unwrap_err().to_string();
+/// assert_eq!(refused, "a key must not be empty: name what is locked");
 /// # Ok::<(), tenure::Error>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]

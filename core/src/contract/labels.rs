@@ -76,7 +76,7 @@ words! {
     /// The name of a ticket's owner, for operators. At most [`OWNER_BYTES_MAX`].
     ///
     /// ```
-    /// use tenure::Owner;
+    /// use tenure::inspect::Owner;
     ///
     /// assert_eq!(&*Owner::new("worker-7")?, "worker-7");
     /// assert!(Owner::new("x".repeat(257)).is_err());
@@ -90,7 +90,7 @@ words! {
     /// A note of a ticket's owner, for others. At most [`NOTE_BYTES_MAX`].
     ///
     /// ```
-    /// use tenure::Note;
+    /// use tenure::inspect::Note;
     ///
     /// assert_eq!(&*Note::new("row 17 of 40")?, "row 17 of 40");
     /// assert!(Note::default().is_empty());

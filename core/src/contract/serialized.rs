@@ -6,7 +6,7 @@ use serde::de::Error as _;
 use serde::ser::SerializeStruct as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::{CounterValue, Key, Place, Share, Ticket, TicketId};
+use crate::{CounterValue, Key, LineEntry, Share, Ticket, TicketId};
 
 /// The name of the key.
 impl Serialize for Key {
@@ -66,23 +66,27 @@ impl<'de> Deserialize<'de> for Share {
     }
 }
 
-/// A ticket as in `tenure line --json`, without its place.
+/// The permits of a semaphore; `None` for other shares.
+#[derive(Serialize)]
+struct Permits {
+    take: u32,
+    of: u32,
+}
+
+impl Permits {
+    fn of(share: Share) -> Option<Self> {
+        (share.kind() == "permits").then(|| Self { take: share.take(), of: share.of() })
+    }
+}
+
+/// The ticket of an event.
 impl Serialize for Ticket {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        /// The permits of a semaphore.
-        #[derive(Serialize)]
-        struct Permits {
-            take: u32,
-            of: u32,
-        }
-        let share = self.share;
-        let permits =
-            (share.kind() == "permits").then(|| Permits { take: share.take(), of: share.of() });
         let mut ticket = serializer.serialize_struct("Ticket", 7)?;
         ticket.serialize_field("key", &self.key)?;
         ticket.serialize_field("id", &self.id)?;
-        ticket.serialize_field("kind", share.kind())?;
-        ticket.serialize_field("permits", &permits)?;
+        ticket.serialize_field("kind", self.share.kind())?;
+        ticket.serialize_field("permits", &Permits::of(self.share))?;
         ticket.serialize_field("owner", &self.owner)?;
         ticket.serialize_field("note", &self.note)?;
         ticket.serialize_field("ttl_ms", &millis(self.ttl))?;
@@ -90,14 +94,22 @@ impl Serialize for Ticket {
     }
 }
 
-/// A place as in `tenure line --json`.
-impl Serialize for Place {
+/// An entry as in `tenure line --json`, without its position.
+impl Serialize for LineEntry {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut place = serializer.serialize_struct("Place", 3)?;
-        place.serialize_field("token", &self.number)?;
-        place.serialize_field("state", self.label())?;
-        place.serialize_field("expires_in_ms", &self.life.map(millis))?;
-        place.end()
+        let since = self.since.map(|at| at.elapsed().unwrap_or_default());
+        let mut entry = serializer.serialize_struct("LineEntry", 10)?;
+        entry.serialize_field("key", &self.key)?;
+        entry.serialize_field("id", &self.id)?;
+        entry.serialize_field("token", &self.number)?;
+        entry.serialize_field("state", self.label())?;
+        entry.serialize_field("kind", self.share.kind())?;
+        entry.serialize_field("permits", &Permits::of(self.share))?;
+        entry.serialize_field("owner", &self.owner)?;
+        entry.serialize_field("note", &self.note)?;
+        entry.serialize_field("expires_in_ms", &self.life.map(millis))?;
+        entry.serialize_field("since_ms", &since.map(millis))?;
+        entry.end()
     }
 }
 

@@ -9,7 +9,8 @@ pub const SHARE_OF_MAX: u32 = 1 << 30;
 /// semaphore's holder k of n permits.
 ///
 /// ```
-/// use tenure::{Share, engine::served};
+/// use tenure::engine::served;
+/// use tenure::inspect::Share;
 ///
 /// let two_of_five = Share::new(2, 5)?;
 /// assert!(served(3, two_of_five), "it fits behind three that are taken");
@@ -62,7 +63,7 @@ impl Share {
     /// `exclusive`, `shared` or `permits`.
     ///
     /// ```
-    /// use tenure::Share;
+    /// use tenure::inspect::Share;
     ///
     /// assert_eq!(Share::WHOLE.kind(), "exclusive");
     /// assert_eq!(Share::READER.kind(), "shared");

@@ -3,9 +3,8 @@
 use std::error::Error as StdError;
 use std::fmt;
 
-use super::error::{Error, Result};
-use super::ticket::NUMBER_MAX;
-use crate::lease::loss::Loss;
+use super::error::Error;
+use super::loss::Loss;
 
 /// A write with a token that is older than one the fence has seen. Nothing was written. It is the
 /// source of an error of kind [`ErrorKind::Lost`](crate::ErrorKind::Lost).
@@ -47,24 +46,9 @@ impl From<Stale> for Error {
     }
 }
 
-/// Checks that a number can be a token: 1 to [`NUMBER_MAX`].
-///
-/// # Errors
-///
-/// [`Invalid`](crate::ErrorKind::Invalid): no guard has this token.
-pub fn check_token(token: u64) -> Result<()> {
-    match token {
-        0 => {
-            Err(Error::invalid("0 is not a token: use the token of the guard that holds the lock"))
-        }
-        1..=NUMBER_MAX => Ok(()),
-        _ => Err(Error::invalid(format!("{token} is not a token: the largest is {NUMBER_MAX}"))),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{NUMBER_MAX, Stale, check_token};
+    use super::Stale;
     use crate::{Error, ErrorKind};
 
     #[test]
@@ -73,16 +57,5 @@ mod tests {
         let error = Error::from(stale);
         assert_eq!((error.kind(), Stale::of(&error)), (ErrorKind::Lost, Some(stale)));
         assert_eq!(Stale::of(&Error::unavailable("no answer")), None);
-    }
-
-    #[test]
-    fn a_number_that_no_guard_has_is_refused() {
-        for token in [1, NUMBER_MAX] {
-            check_token(token).expect("a guard may have it");
-        }
-        for token in [0, NUMBER_MAX + 1] {
-            let error = check_token(token).expect_err("no guard has it");
-            assert_eq!(error.kind(), ErrorKind::Invalid);
-        }
     }
 }

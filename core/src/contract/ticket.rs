@@ -3,8 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{Key, Note, Owner, Result, Share, TTL_DEFAULT, TicketId};
+use crate::{Key, Note, Owner, Result, Share, TicketId};
 
+/// The default ttl of a lease.
+pub const TTL_DEFAULT: Duration = Duration::from_secs(30);
+/// The maximum ttl of a lease.
+pub const TTL_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 /// Maximum tickets in one line.
 pub const LINE_TICKETS_MAX: usize = 16_384;
 /// The largest number of a ticket. It is exact in Lua and JSON, and as microseconds it is the year
@@ -22,7 +26,9 @@ pub const NUMBER_MAX: u64 = (1 << 53) - 1;
 ///      holding     ┊     waiting
 /// ```
 /// ```
-/// use tenure::{Key, Share, TicketState, Ticket, engine::{Engine, Memory, WaitMode}};
+/// use tenure::engine::{Engine, Memory, WaitMode};
+/// use tenure::inspect::{Share, Ticket, TicketState};
+/// use tenure::Key;
 ///
 /// # tenure::blocking::block_on(async {
 /// let engine = Memory::new();
@@ -79,14 +85,14 @@ impl Ticket {
 /// Whether a ticket holds or waits.
 ///
 /// ```
-/// use tenure::TicketState;
+/// use tenure::inspect::TicketState;
 ///
 /// # tenure::blocking::block_on(async {
 /// let locks = tenure::connect("memory:").await?;
 /// let _first = locks.rwlock("config").read().await?;
 /// let _second = locks.rwlock("config").read().await?;
 /// let line = locks.line("config").await?;
-/// assert!(line.iter().all(|(_, place)| place.state == TicketState::Holding), "readers hold together");
+/// assert!(line.iter().all(|entry| entry.state == TicketState::Holding), "readers hold together");
 /// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -101,21 +107,21 @@ pub enum TicketState {
 /// The place of a ticket in its line.
 ///
 /// ```
-/// use tenure::TicketState;
+/// use tenure::engine::{Engine, Memory, WaitMode};
+/// use tenure::inspect::{Share, Ticket, TicketState};
+/// use tenure::Key;
 ///
 /// # tenure::blocking::block_on(async {
-/// let locks = tenure::connect("memory:").await?;
-/// let guard = locks.mutex("invoices/42").lock().await?;
-/// let (_ticket, place) = locks.line("invoices/42").await?.remove(0);
-/// assert_eq!((place.number, place.state), (guard.token(), TicketState::Holding));
-/// assert_eq!(place.ahead, 0);
+/// let (engine, ticket) = (Memory::new(), Ticket::new(Key::new("a")?, Share::WHOLE));
+/// let place = engine.join(&ticket, WaitMode::Wait).await?.expect("it waits");
+/// assert_eq!((place.state, place.ahead), (TicketState::Holding, 0));
 /// assert!(place.life.is_some(), "it expires without a renewal");
 /// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The ticket's number, above every earlier number of the key. It is the holder's fencing
-    /// token.
+    /// The ticket's number, above every earlier number of the key. For an exclusive holder it is
+    /// the fencing token.
     pub number: u64,
     /// Whether the ticket holds or waits.
     pub state: TicketState,
@@ -134,27 +140,20 @@ pub struct Place {
     pub leaving: bool,
 }
 
-impl Place {
-    /// `holding`, `waiting`, or `leaving` for a ticket that was asked to leave.
-    pub fn label(&self) -> &'static str {
-        match self.state {
-            _ if self.leaving => "leaving",
-            TicketState::Holding => "holding",
-            TicketState::Waiting => "waiting",
-        }
-    }
-}
-
 /// Whether a ticket that cannot be served at once waits.
 ///
 /// ```
-/// use tenure::{Key, Share, Ticket, engine::{Engine, Memory, WaitMode}};
+/// use tenure::engine::{Engine, Memory, WaitMode};
+/// use tenure::inspect::{Share, Ticket};
+/// use tenure::Key;
 ///
 /// # tenure::blocking::block_on(async {
 /// let engine = Memory::new();
-/// let (first, second) = (Ticket::new(Key::new("a")?, Share::WHOLE), Ticket::new(Key::new("a")?, Share::WHOLE));
+/// let keys = [Key::new("a")?, Key::new("a")?];
+/// let [first, second] = keys.map(|key| Ticket::new(key, Share::WHOLE));
 /// assert!(engine.join(&first, WaitMode::NoWait).await?.is_some());
-/// assert!(engine.join(&second, WaitMode::NoWait).await?.is_none(), "busy: it never entered the line");
+/// // Busy: it never entered the line.
+/// assert!(engine.join(&second, WaitMode::NoWait).await?.is_none());
 /// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -168,13 +167,16 @@ pub enum WaitMode {
 /// How to remove a ticket from its line.
 ///
 /// ```
-/// use tenure::{Key, LeaveOutcome, Share, Ticket, engine::{Engine, LeaveMode, Memory, WaitMode}};
+/// use tenure::engine::{Engine, LeaveMode, Memory, WaitMode};
+/// use tenure::inspect::{LeaveOutcome, Share, Ticket};
+/// use tenure::Key;
 ///
 /// # tenure::blocking::block_on(async {
 /// let engine = Memory::new();
 /// let holder = Ticket::new(Key::new("a")?, Share::WHOLE);
 /// engine.join(&holder, WaitMode::Wait).await?;
-/// assert_eq!(engine.leave(&holder, LeaveMode::Graceful).await?, LeaveOutcome::Requested, "it keeps its place until it stops");
+/// // It keeps its place until it stops.
+/// assert_eq!(engine.leave(&holder, LeaveMode::Graceful).await?, LeaveOutcome::Requested);
 /// assert_eq!(engine.leave(&holder, LeaveMode::Now).await?, LeaveOutcome::Holding);
 /// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
@@ -191,7 +193,8 @@ pub enum LeaveMode {
 /// The result of [`leave`](crate::Engine::leave).
 ///
 /// ```
-/// use tenure::{Key, LeaveOutcome, Share, Ticket};
+/// use tenure::inspect::{LeaveOutcome, Share, Ticket};
+/// use tenure::Key;
 ///
 /// # tenure::blocking::block_on(async {
 /// let locks = tenure::connect("memory:").await?;

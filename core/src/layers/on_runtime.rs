@@ -3,6 +3,7 @@
 
 mod joins;
 
+use std::fmt;
 use std::future::Future;
 use std::ops::Range;
 use std::pin::pin;
@@ -33,19 +34,20 @@ const VERBS_MAX: usize = 512;
 /// ```
 /// use std::sync::Arc;
 ///
-/// use tenure::{Locks, engine::{Memory, BackgroundRuntime, OnRuntime}};
+/// use tenure::engine::{Memory, BackgroundRuntime, OnRuntime};
+/// use tenure::Locks;
 ///
 /// # tenure::blocking::block_on(async {
-/// let host = Arc::new(BackgroundRuntime::for_drivers());
-/// let engine = OnRuntime::make(host.clone(), async { Ok(Memory::new()) }).await?;
-/// let locks = Locks::on(engine, host);
+/// let runtime = Arc::new(BackgroundRuntime::for_drivers());
+/// let engine = OnRuntime::make(runtime.clone(), async { Ok(Memory::new()) }).await?;
+/// let locks = Locks::on(engine, runtime);
 /// let guard = locks.mutex("invoices/42").lock().await?;
 /// guard.release().await?;
 /// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 pub struct OnRuntime<E> {
     engine: Arc<E>,
-    host: Arc<dyn Runtime>,
+    runtime: Arc<dyn Runtime>,
     in_place: fn(&E) -> bool,
     /// Places for operations on the callers' tasks.
     room_in_place: Semaphore,
@@ -63,21 +65,21 @@ impl<E: Engine> OnRuntime<E> {
     ///
     /// The error of `make`, or the runtime cannot run tasks.
     pub async fn make(
-        host: Arc<dyn Runtime>,
+        runtime: Arc<dyn Runtime>,
         make: impl Future<Output = Result<E>> + Send + 'static,
     ) -> Result<Self> {
-        host.ready()?;
-        let engine = carry_out(&*host, make).await?;
-        Ok(Self::of(host, engine))
+        runtime.ready()?;
+        let engine = carry_out(&*runtime, make).await?;
+        Ok(Self::of(runtime, engine))
     }
 
     /// Wraps an engine that was made on the runtime.
-    pub fn of(host: Arc<dyn Runtime>, engine: E) -> Self {
+    pub fn of(runtime: Arc<dyn Runtime>, engine: E) -> Self {
         let room = Arc::new(Semaphore::new(VERBS_MAX));
         let (joins, answers_within) = (Joins::default(), engine.guarantees().answers_within);
         Self {
             engine: Arc::new(engine),
-            host,
+            runtime,
             in_place: |_| false,
             room_in_place: Semaphore::new(0),
             waits_in_place: |_| false,
@@ -144,7 +146,7 @@ impl<E: Engine> OnRuntime<E> {
     /// The time in which a join of this ticket may still happen. A join may take longer than the
     /// ttl.
     fn goes_on(&self, ticket: &Ticket) -> Range<Time> {
-        let now = self.host.now();
+        let now = self.runtime.now();
         now..now.plus(ticket.ttl.max(self.answers_within))
     }
 
@@ -158,16 +160,14 @@ impl<E: Engine> OnRuntime<E> {
         // The time limit includes the wait for a place. Half of it is left for the answer: an
         // operation that is sent later would only delay the next ones.
         let within = self.answers_within;
-        let late = self.host.sleep(within);
-        let room = match select(
-            self.host.sleep(within / 2),
-            pin!(self.room.clone().acquire_owned()),
-        )
-        .await
-        {
-            Either::Left(_) => return Err(crowded(within)),
-            Either::Right((room, _)) => room.map_err(|_| gone())?,
-        };
+        let late = self.runtime.sleep(within);
+        let room =
+            match select(self.runtime.sleep(within / 2), pin!(self.room.clone().acquire_owned()))
+                .await
+            {
+                Either::Left(_) => return Err(crowded(within)),
+                Either::Right((room, _)) => room.map_err(|_| gone())?,
+            };
         match select(late, pin!(self.ask_in(room, verb))).await {
             Either::Left(_) => Err(crowded(within)),
             Either::Right((outcome, _)) => outcome,
@@ -179,7 +179,7 @@ impl<E: Engine> OnRuntime<E> {
         room: OwnedSemaphorePermit,
         verb: impl Future<Output = Result<T>> + Send + 'static,
     ) -> Result<T> {
-        carry_out(&*self.host, async move {
+        carry_out(&*self.runtime, async move {
             let outcome = verb.await;
             drop(room);
             outcome
@@ -196,7 +196,7 @@ impl<E: Engine> OnRuntime<E> {
         if (self.waits_in_place)(&self.engine) {
             return verb(self.engine.clone()).await;
         }
-        Box::pin(carry_out(&*self.host, verb(self.engine.clone()))).await
+        Box::pin(carry_out(&*self.runtime, verb(self.engine.clone()))).await
     }
 }
 
@@ -207,14 +207,14 @@ struct InPlace<'a> {
 
 /// Runs an operation on the runtime until its caller drops the future.
 fn carry_out<T, F>(
-    host: &dyn Runtime,
+    runtime: &dyn Runtime,
     verb: F,
 ) -> impl Future<Output = Result<T>> + Send + use<T, F>
 where
     T: Send + 'static,
     F: Future<Output = Result<T>> + Send + 'static,
 {
-    let answer = spawn_cancellable(host, verb);
+    let answer = spawn_cancellable(runtime, verb);
     async move { answer.await.unwrap_or_else(|| Err(gone())) }
 }
 
@@ -247,7 +247,7 @@ impl<E: Engine> Engine for OnRuntime<E> {
     }
 
     async fn leave(&self, ticket: &Ticket, how: LeaveMode) -> Result<LeaveOutcome> {
-        let never_began = self.joins.never_began(ticket.id, self.host.now());
+        let never_began = self.joins.never_began(ticket.id, self.runtime.now());
         let mut left = if let Some(_here) = self.in_place() {
             self.engine.leave(ticket, how).await?
         } else {
@@ -290,12 +290,20 @@ impl<E: Engine> Engine for OnRuntime<E> {
 
     async fn close(&self) {
         let engine = self.engine.clone();
-        let closed = carry_out(&*self.host, async move {
+        let closed = carry_out(&*self.runtime, async move {
             engine.close().await;
             Ok(())
         });
         if let Err(error) = closed.await {
             tracing::warn!(%error, "the engine was not closed");
         }
+    }
+}
+
+impl<E: Engine> fmt::Debug for OnRuntime<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OnRuntime")
+            .field("engine", &self.engine.guarantees().name)
+            .finish_non_exhaustive()
     }
 }

@@ -28,18 +28,17 @@ impl SafetyMargin {
 
 /// `D = s + (T − q)(1 − ρ) − m`, where `sent` was read before the request was sent and `life` is
 /// the ttl that the store confirmed. Never later than that, and never before `sent`.
-pub(crate) fn deadline(sent: Time, life: Duration, caution: &SafetyMargin) -> Time {
-    sent.plus(usable(life, caution))
+pub(crate) fn deadline(sent: Time, life: Duration, margin: &SafetyMargin) -> Time {
+    sent.plus(usable(life, margin))
 }
 
 /// The part of a ttl that the holder uses: `(T − q)(1 − ρ) − m`.
-pub(crate) fn usable(life: Duration, caution: &SafetyMargin) -> Duration {
-    let counted = life.saturating_sub(caution.rounding);
-    let drift =
-        counted.as_nanos().saturating_mul(u128::from(caution.drift_ppm)).div_ceil(1_000_000);
+pub(crate) fn usable(life: Duration, margin: &SafetyMargin) -> Duration {
+    let counted = life.saturating_sub(margin.rounding);
+    let drift = counted.as_nanos().saturating_mul(u128::from(margin.drift_ppm)).div_ceil(1_000_000);
     let seconds = u64::try_from(drift / NANOS).unwrap_or(u64::MAX);
     let drift = Duration::new(seconds, u32::try_from(drift % NANOS).unwrap_or(0));
-    counted.saturating_sub(drift).saturating_sub(caution.margin(life))
+    counted.saturating_sub(drift).saturating_sub(margin.margin(life))
 }
 
 #[cfg(test)]
@@ -48,7 +47,7 @@ mod tests {
 
     use super::*;
 
-    fn caution() -> impl Strategy<Value = SafetyMargin> {
+    fn margin() -> impl Strategy<Value = SafetyMargin> {
         let parts = (any::<u32>(), 0..=1_000_000_u32, any::<Option<u32>>());
         parts.prop_map(|(rounding, drift_ppm, margin)| SafetyMargin {
             rounding: Duration::from_micros(rounding.into()),
@@ -67,45 +66,45 @@ mod tests {
 
     proptest! {
         #[test]
-        fn never_later_than_allowed(sent in time(), life in life(), caution in caution()) {
-            let deadline = deadline(sent, life, &caution);
-            let allowed = life.saturating_sub(caution.rounding).as_nanos();
-            let allowed = allowed * u128::from(1_000_000 - caution.drift_ppm) / 1_000_000;
-            let allowed = allowed.saturating_sub(caution.margin(life).as_nanos());
+        fn never_later_than_allowed(sent in time(), life in life(), margin in margin()) {
+            let deadline = deadline(sent, life, &margin);
+            let allowed = life.saturating_sub(margin.rounding).as_nanos();
+            let allowed = allowed * u128::from(1_000_000 - margin.drift_ppm) / 1_000_000;
+            let allowed = allowed.saturating_sub(margin.margin(life).as_nanos());
             prop_assert!(u128::from(deadline.boot_ns - sent.boot_ns) <= allowed);
             prop_assert!(u128::from(deadline.raw_ns - sent.raw_ns) <= allowed);
         }
 
         #[test]
-        fn never_before_it_was_sent(sent in time(), life in life(), caution in caution()) {
-            let deadline = deadline(sent, life, &caution);
+        fn never_before_it_was_sent(sent in time(), life in life(), margin in margin()) {
+            let deadline = deadline(sent, life, &margin);
             prop_assert!(deadline.boot_ns >= sent.boot_ns && deadline.raw_ns >= sent.raw_ns);
         }
 
         #[test]
         fn sent_later_is_due_no_sooner(
-            sent in time(), later in any::<u32>(), life in life(), caution in caution()
+            sent in time(), later in any::<u32>(), life in life(), margin in margin()
         ) {
             let later = sent.plus(Duration::from_nanos(later.into()));
-            let (first, second) = (deadline(sent, life, &caution), deadline(later, life, &caution));
+            let (first, second) = (deadline(sent, life, &margin), deadline(later, life, &margin));
             prop_assert_eq!(second.max(first), second);
         }
 
         #[test]
         fn a_longer_life_is_due_no_sooner(
-            sent in time(), life in life(), more in any::<u32>(), caution in caution()
+            sent in time(), life in life(), more in any::<u32>(), margin in margin()
         ) {
             let longer = life.saturating_add(Duration::from_nanos(more.into()));
-            let (first, second) = (deadline(sent, life, &caution), deadline(sent, longer, &caution));
+            let (first, second) = (deadline(sent, life, &margin), deadline(sent, longer, &margin));
             prop_assert_eq!(second.max(first), second);
         }
 
         #[test]
-        fn more_caution_is_due_no_later(sent in time(), life in life(), caution in caution()) {
-            let margin = Some(Duration::ZERO);
-            let careless = SafetyMargin { rounding: Duration::ZERO, drift_ppm: 0, margin };
+        fn more_caution_is_due_no_later(sent in time(), life in life(), margin in margin()) {
+            let none = Some(Duration::ZERO);
+            let careless = SafetyMargin { rounding: Duration::ZERO, drift_ppm: 0, margin: none };
             let bold = deadline(sent, life, &careless);
-            prop_assert_eq!(deadline(sent, life, &caution).max(bold), bold);
+            prop_assert_eq!(deadline(sent, life, &margin).max(bold), bold);
         }
     }
 }

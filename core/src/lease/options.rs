@@ -5,12 +5,7 @@ use std::time::Duration;
 
 use crate::lease::deadline::{SafetyMargin, usable};
 use crate::lease::span::shown;
-use crate::{Error, Guarantees, Liveness, Result};
-
-/// The default ttl of a lease.
-pub const TTL_DEFAULT: Duration = Duration::from_secs(30);
-/// The maximum ttl of a lease.
-pub const TTL_MAX: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+use crate::{Error, Guarantees, Liveness, Result, TTL_DEFAULT, TTL_MAX};
 
 /// How much faster the store's clock may run than this machine's: one percent.
 const DRIFT_PPM: u32 = 10_000;
@@ -28,7 +23,7 @@ pub(crate) struct LockOptions {
 /// Checked options, with all defaults filled in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RenewalSchedule {
-    pub(crate) caution: SafetyMargin,
+    pub(crate) margin: SafetyMargin,
     /// The time between two renewals.
     pub(crate) every: Duration,
     /// Only the owner renews.
@@ -53,7 +48,7 @@ impl Default for LockOptions {
 
 impl LockOptions {
     /// Checks the options, and refuses those that cannot keep a lock.
-    pub(crate) fn rhythm(&self, profile: &Guarantees) -> Result<RenewalSchedule> {
+    pub(crate) fn schedule(&self, guarantees: &Guarantees) -> Result<RenewalSchedule> {
         if self.ttl > TTL_MAX {
             return Err(Error::invalid(format!(
                 "a ttl of {} is too long: at most {} is allowed",
@@ -64,13 +59,13 @@ impl LockOptions {
         if self.max_hold == Some(Duration::ZERO) {
             return Err(Error::invalid("the maximum time to hold must not be zero"));
         }
-        self.leave_room(profile.rounding)?;
+        self.leave_room(guarantees.rounding)?;
         Ok(RenewalSchedule {
-            caution: caution(profile.rounding),
+            margin: margin(guarantees.rounding),
             every: self.every(self.ttl),
             manual_renewal: self.manual_renewal,
             max_hold: self.max_hold,
-            leased: profile.liveness != Liveness::Kernel,
+            leased: guarantees.liveness != Liveness::Kernel,
         })
     }
 
@@ -83,7 +78,7 @@ impl LockOptions {
         if self.has_room(self.ttl, rounding) {
             return Ok(());
         }
-        let most = whole_millis(usable(self.ttl, &caution(rounding)) * 2 / 5);
+        let most = whole_millis(usable(self.ttl, &margin(rounding)) * 2 / 5);
         let every = self.renew_every.filter(|_| !self.manual_renewal);
         if every.is_some_and(|every| every.is_zero()) {
             return Err(Error::invalid("the time between two renewals must not be zero"));
@@ -111,7 +106,7 @@ impl LockOptions {
     /// Whether two renewals may fail and half a period is left for the third. Manual renewal needs
     /// none.
     fn has_room(&self, ttl: Duration, rounding: Duration) -> bool {
-        let (every, usable) = (self.every(ttl), usable(ttl, &caution(rounding)));
+        let (every, usable) = (self.every(ttl), usable(ttl, &margin(rounding)));
         let is_renewed = !every.is_zero() && every.saturating_mul(5) / 2 <= usable;
         !usable.is_zero() && (self.manual_renewal || is_renewed)
     }
@@ -135,7 +130,7 @@ impl LockOptions {
     }
 }
 
-fn caution(rounding: Duration) -> SafetyMargin {
+fn margin(rounding: Duration) -> SafetyMargin {
     SafetyMargin { rounding, drift_ppm: DRIFT_PPM, margin: None }
 }
 
@@ -148,8 +143,8 @@ mod tests {
     use super::*;
     use crate::{Clock as _, Engine as _, ErrorKind, Memory};
 
-    fn refused(terms: &LockOptions) -> String {
-        let error = terms.rhythm(&Memory::new().guarantees()).unwrap_err();
+    fn refused(options: &LockOptions) -> String {
+        let error = options.schedule(&Memory::new().guarantees()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Invalid);
         error.to_string()
     }
@@ -161,10 +156,10 @@ mod tests {
     #[test]
     fn the_defaults_work() {
         let exact = Guarantees { rounding: Duration::ZERO, ..Memory::new().guarantees() };
-        let rhythm = LockOptions::default().rhythm(&exact).unwrap();
-        assert_eq!(rhythm.every, Duration::from_secs(10));
+        let schedule = LockOptions::default().schedule(&exact).unwrap();
+        assert_eq!(schedule.every, Duration::from_secs(10));
         let now = crate::SystemClock.now();
-        let deadline = crate::lease::deadline::deadline(now, TTL_DEFAULT, &rhythm.caution);
+        let deadline = crate::lease::deadline::deadline(now, TTL_DEFAULT, &schedule.margin);
         assert_eq!(now.until(deadline), Duration::from_millis(29_400));
     }
 
@@ -186,18 +181,18 @@ mod tests {
     #[test]
     fn a_refusal_names_what_works() {
         let millis = Duration::from_millis;
-        let named = |terms: &LockOptions| {
-            let sentence = refused(terms);
+        let named = |options: &LockOptions| {
+            let sentence = refused(options);
             let words = sentence.split([' ', ',']).filter(|word| word.ends_with("ms"));
             words.map(|word| millis(word[..word.len() - 2].parse().unwrap())).collect::<Vec<_>>()
         };
         let less = |duration: Duration| duration.checked_sub(millis(1)).unwrap();
-        let works = |terms: &LockOptions| terms.rhythm(&Memory::new().guarantees()).is_ok();
-        for terms in [of(millis(200)), LockOptions { manual_renewal: true, ..of(millis(20)) }] {
-            let [ttl, least] = named(&terms)[..] else { panic!("{}", refused(&terms)) };
-            assert_eq!(ttl, terms.ttl);
-            assert!(works(&LockOptions { ttl: least, ..terms.clone() }));
-            assert!(!works(&LockOptions { ttl: less(least), ..terms }));
+        let works = |options: &LockOptions| options.schedule(&Memory::new().guarantees()).is_ok();
+        for options in [of(millis(200)), LockOptions { manual_renewal: true, ..of(millis(20)) }] {
+            let [ttl, least] = named(&options)[..] else { panic!("{}", refused(&options)) };
+            assert_eq!(ttl, options.ttl);
+            assert!(works(&LockOptions { ttl: least, ..options.clone() }));
+            assert!(!works(&LockOptions { ttl: less(least), ..options }));
         }
         let lazy = LockOptions { renew_every: Some(millis(350)), ..of(millis(900)) };
         let [_, _, least, every] = named(&lazy)[..] else { panic!("{}", refused(&lazy)) };
@@ -210,15 +205,15 @@ mod tests {
     #[test]
     fn a_ttl_may_be_as_long_as_a_year() {
         assert_eq!(TTL_MAX.as_secs(), 31_622_400);
-        assert!(of(TTL_MAX).rhythm(&Memory::new().guarantees()).is_ok());
+        assert!(of(TTL_MAX).schedule(&Memory::new().guarantees()).is_ok());
         assert!(refused(&of(TTL_MAX + Duration::from_nanos(1))).contains("too long"));
     }
 
     #[test]
     fn only_locks_of_the_kernel_have_no_lease() {
         let leased = |liveness| {
-            let profile = Guarantees { liveness, ..Memory::new().guarantees() };
-            LockOptions::default().rhythm(&profile).unwrap().leased
+            let guarantees = Guarantees { liveness, ..Memory::new().guarantees() };
+            LockOptions::default().schedule(&guarantees).unwrap().leased
         };
         assert!(leased(Liveness::Lease) && leased(Liveness::Session));
         assert!(!leased(Liveness::Kernel));
@@ -239,7 +234,7 @@ mod tests {
 
     #[test]
     fn a_lease_renewed_by_hand_needs_no_room() {
-        let terms = LockOptions { manual_renewal: true, ..of(Duration::from_millis(200)) };
-        assert!(terms.rhythm(&Memory::new().guarantees()).is_ok());
+        let options = LockOptions { manual_renewal: true, ..of(Duration::from_millis(200)) };
+        assert!(options.schedule(&Memory::new().guarantees()).is_ok());
     }
 }

@@ -1,7 +1,7 @@
 //! A lease behind a mutex, shared by the waiter, the guard and the renewer. It wakes tasks that
 //! wait for a change.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -9,21 +9,22 @@ use tokio::sync::futures::Notified;
 
 use crate::lease::options::RenewalSchedule;
 use crate::lease::state::{LeaseState, State};
-use crate::telemetry::{self, Change};
+use crate::lease::telemetry::{self, Change};
+use crate::sync::Mutex;
 use crate::wake::wake_all;
 use crate::{Key, Loss, Note, Place, Result, Share, Ticket, TicketId, Time};
 
 pub(crate) struct SharedLease {
     pub(crate) id: TicketId,
     pub(crate) key: Key,
-    known: Mutex<LeaseData>,
+    data: Mutex<LeaseData>,
     /// Notified of each change and each answer.
-    news: Notify,
+    changed: Notify,
 }
 
 struct LeaseData {
     ticket: Ticket,
-    hold: LeaseState,
+    lease: LeaseState,
     /// The ttl that the store granted last.
     life: Option<Duration>,
     /// Its position in the renewer's queue.
@@ -34,31 +35,31 @@ struct LeaseData {
 pub(crate) type Slot = (u64, u64);
 
 impl SharedLease {
-    pub(crate) fn new(ticket: Ticket, rhythm: RenewalSchedule) -> Arc<Self> {
+    pub(crate) fn new(ticket: Ticket, schedule: RenewalSchedule) -> Arc<Self> {
         Arc::new(Self {
             id: ticket.id,
             key: ticket.key.clone(),
-            known: Mutex::new(LeaseData {
+            data: Mutex::new(LeaseData {
                 ticket,
-                hold: LeaseState::new(rhythm),
+                lease: LeaseState::new(schedule),
                 life: None,
                 slot: None,
             }),
-            news: Notify::new(),
+            changed: Notify::new(),
         })
     }
 
     /// Reads or changes the state, and notifies waiting tasks of a change.
     pub(crate) fn with<T>(&self, act: impl FnOnce(&mut LeaseState) -> T) -> T {
-        let (answer, changed, change) = {
-            let mut known = self.lock();
-            let before = (known.hold.state(), known.hold.failed());
-            let answer = act(&mut known.hold);
-            let changed = before != (known.hold.state(), known.hold.failed());
-            (answer, changed, Change::since(before.0, &known.hold))
+        let (answer, is_changed, change) = {
+            let mut data = self.lock();
+            let before = (data.lease.state(), data.lease.failed());
+            let answer = act(&mut data.lease);
+            let is_changed = before != (data.lease.state(), data.lease.failed());
+            (answer, is_changed, Change::since(before.0, &data.lease))
         };
-        if changed {
-            wake_all(&self.news);
+        if is_changed {
+            wake_all(&self.changed);
         }
         self.report(change);
         answer
@@ -66,29 +67,29 @@ impl SharedLease {
 
     /// Applies the answer to a join or renewal. It notifies waiting tasks even without a change, so
     /// a lost push costs at most one renewal period.
-    pub(crate) fn hear(&self, sent: Time, now: Time, answer: Result<Option<Place>>) -> State {
+    pub(crate) fn apply(&self, sent: Time, now: Time, answer: Result<Option<Place>>) -> State {
         let (state, change) = {
-            let mut known = self.lock();
+            let mut data = self.lock();
             // A store whose clock was set back may report a longer ttl than requested.
-            let ttl = known.ticket.ttl;
+            let ttl = data.ticket.ttl;
             if let Ok(Some(Place { life: Some(life), .. })) = &answer {
-                known.life = Some(*life);
+                data.life = Some(*life);
             }
             let answer = answer.map(|place| {
                 place.map(|place| Place { life: place.life.map(|life| life.min(ttl)), ..place })
             });
-            let before = known.hold.state();
-            known.hold.hear(sent, now, answer);
-            (known.hold.state(), Change::since(before, &known.hold))
+            let before = data.lease.state();
+            data.lease.apply(sent, now, answer);
+            (data.lease.state(), Change::since(before, &data.lease))
         };
-        wake_all(&self.news);
+        wake_all(&self.changed);
         self.report(change);
         state
     }
 
     /// Reports a loss that the release of the lock found.
     pub(crate) fn was_gone_at_release(&self, token: u64) {
-        let held_for = self.with(|hold| hold.held_for());
+        let held_for = self.with(|lease| lease.held_for());
         telemetry::lost(&self.key, self.id, token, Loss::Broken, held_for);
     }
 
@@ -100,13 +101,13 @@ impl SharedLease {
     }
 
     /// Wakes waiting tasks, which then apply the time.
-    pub(crate) fn ring(&self) {
-        wake_all(&self.news);
+    pub(crate) fn notify(&self) {
+        wake_all(&self.changed);
     }
 
     /// A future that is ready after the next notification.
-    pub(crate) fn news(&self) -> Notified<'_> {
-        self.news.notified()
+    pub(crate) fn changed(&self) -> Notified<'_> {
+        self.changed.notified()
     }
 
     pub(crate) fn ticket(&self) -> Ticket {
@@ -133,7 +134,7 @@ impl SharedLease {
     }
 
     fn lock(&self) -> MutexGuard<'_, LeaseData> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.data.lock()
     }
 }
 
@@ -145,41 +146,41 @@ mod tests {
     use crate::lease::options::LockOptions;
     use crate::{Engine as _, Memory, TTL_DEFAULT, TicketState};
 
-    fn kept() -> Arc<SharedLease> {
+    fn shared() -> Arc<SharedLease> {
         let ticket = Ticket::new(Key::new("k").unwrap(), Share::WHOLE);
         SharedLease::new(
             ticket,
-            LockOptions::default().rhythm(&Memory::new().guarantees()).unwrap(),
+            LockOptions::default().schedule(&Memory::new().guarantees()).unwrap(),
         )
     }
 
     #[test]
     fn a_ttl_that_is_longer_than_requested_is_shown_and_not_relied_on() {
-        let (kept, now) = (kept(), Time { boot_ns: 0, raw_ns: 0 });
+        let (shared, now) = (shared(), Time { boot_ns: 0, raw_ns: 0 });
         let (standing, life) = (TicketState::Holding, Some(TTL_DEFAULT * 2));
         let place =
             Place { number: 1, state: standing, ahead: 0, life, look: None, leaving: false };
-        kept.hear(now, now, Ok(Some(place)));
-        let remains = kept.with(|hold| hold.remaining(now)).unwrap();
+        shared.apply(now, now, Ok(Some(place)));
+        let remains = shared.with(|lease| lease.remaining(now)).unwrap();
         assert!(remains < TTL_DEFAULT && remains > TTL_DEFAULT / 2);
-        assert_eq!(kept.life(), life);
+        assert_eq!(shared.life(), life);
     }
 
     #[test]
     fn waiting_tasks_are_woken_by_a_notification_or_a_change() {
-        let kept = kept();
+        let shared = shared();
         let news = || {
-            let mut news = Box::pin(kept.news());
+            let mut news = Box::pin(shared.changed());
             news.as_mut().enable();
             news
         };
         let (one, other) = (news(), news());
-        kept.with(|hold| hold.remaining(Time::NEVER));
+        shared.with(|lease| lease.remaining(Time::NEVER));
         assert!(news().now_or_never().is_none(), "nothing has changed");
-        kept.ring();
+        shared.notify();
         assert!(one.now_or_never().is_some() && other.now_or_never().is_some());
         let after = news();
-        kept.with(|hold| hold.release(Time::NEVER)).unwrap();
+        shared.with(|lease| lease.release(Time::NEVER)).unwrap();
         assert!(after.now_or_never().is_some());
     }
 }

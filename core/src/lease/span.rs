@@ -4,8 +4,18 @@ use std::time::Duration;
 
 const UNITS: [(u64, &str); 4] = [(86_400, "d"), (3_600, "h"), (60, "m"), (1, "s")];
 
-/// `250ms`, `1.5s`, `1h30m`, `366d`. Nothing is rounded, because people copy the values.
-pub(crate) fn shown(span: Duration) -> String {
+/// A duration for messages: `250ms`, `1.5s`, `1h30m`, `366d`. Nothing is rounded, because people
+/// copy the values.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use tenure_core::toolbox::shown;
+///
+/// assert_eq!(shown(Duration::from_secs(5400)), "1h30m");
+/// ```
+#[must_use]
+pub fn shown(span: Duration) -> String {
     let seconds = span.as_secs();
     if span.is_zero() {
         return "0s".into();

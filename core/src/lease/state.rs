@@ -24,7 +24,7 @@ const EVERY_MIN: Duration = Duration::from_millis(20);
 /// `Lost` and `Released` are final.
 #[derive(Debug)]
 pub(crate) struct LeaseState {
-    rhythm: RenewalSchedule,
+    schedule: RenewalSchedule,
     state: State,
     /// The ticket's number in the store's last answer.
     number: u64,
@@ -49,7 +49,7 @@ pub(crate) struct LeaseState {
     /// When the first of them failed.
     troubled: Time,
     /// A break asked the owner to leave.
-    told: bool,
+    asked_to_leave: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,10 +62,10 @@ pub(crate) enum State {
 }
 
 impl LeaseState {
-    pub(crate) fn new(rhythm: RenewalSchedule) -> Self {
+    pub(crate) fn new(schedule: RenewalSchedule) -> Self {
         Self {
-            every: rhythm.every,
-            rhythm,
+            every: schedule.every,
+            schedule,
             state: State::Asked,
             number: 0,
             deadline: Time::NEVER,
@@ -77,32 +77,32 @@ impl LeaseState {
             failed: 0,
             trouble: None,
             troubled: Time::NEVER,
-            told: false,
+            asked_to_leave: false,
         }
     }
 
     /// Applies the answer to a join or renewal that was sent at `sent`.
-    pub(crate) fn hear(&mut self, sent: Time, now: Time, answer: Result<Option<Place>>) {
+    pub(crate) fn apply(&mut self, sent: Time, now: Time, answer: Result<Option<Place>>) {
         self.judge(now);
         if self.is_over() {
             return;
         }
         match answer {
-            Ok(Some(place)) => self.hear_place(sent, now, place),
+            Ok(Some(place)) => self.apply_place(sent, now, place),
             Ok(None) if now.has_reached(self.deadline) => self.lose(now, Loss::Expired),
             Ok(None) => self.lose(now, Loss::Broken),
             Err(error) => match error.loss() {
                 Some(loss) => self.lose(now, loss),
-                None => self.hear_trouble(now, error),
+                None => self.apply_failure(now, error),
             },
         }
     }
 
     /// Applies a notification that the ticket is served. The ttl still runs from the last renewal.
-    pub(crate) fn hear_served(&mut self, now: Time, number: u64) {
+    pub(crate) fn apply_served(&mut self, now: Time, number: u64) {
         self.judge(now);
         let endless = self.deadline == Time::NEVER;
-        if endless && self.rhythm.leased {
+        if endless && self.schedule.leased {
             // The granted ttl is unknown: renew first.
             self.due = now;
         } else if matches!(self.state, State::Waiting) && !now.has_reached(self.deadline) {
@@ -144,11 +144,12 @@ impl LeaseState {
     /// The error to give up with: the store refused, or did not answer for a whole ttl. If the ttl
     /// was over before a request failed, the process was suspended, and the store still gets its
     /// time to answer.
-    pub(crate) fn hopeless(&self, now: Time) -> Option<&Error> {
+    pub(crate) fn reason_to_give_up(&self, now: Time) -> Option<&Error> {
         let silent = match self.deadline {
             Time::NEVER => self.failed > SILENCES_MAX,
             deadline => {
-                now.has_reached(deadline) && now.has_reached(self.troubled.plus(self.rhythm.every))
+                now.has_reached(deadline)
+                    && now.has_reached(self.troubled.plus(self.schedule.every))
             }
         };
         self.trouble.as_ref().filter(|trouble| silent || !trouble.is_retryable())
@@ -190,8 +191,8 @@ impl LeaseState {
     }
 
     /// Whether only the owner renews it.
-    pub(crate) fn is_kept_by_hand(&self) -> bool {
-        self.rhythm.manual_renewal && matches!(self.state, State::Holding(_))
+    pub(crate) fn is_renewed_manually(&self) -> bool {
+        self.schedule.manual_renewal && matches!(self.state, State::Holding(_))
     }
 
     /// Number of renewals that failed since the last success.
@@ -210,8 +211,8 @@ impl LeaseState {
     }
 
     /// Whether it was lost because a break asked the owner to leave.
-    pub(crate) fn was_told(&self) -> bool {
-        self.told
+    pub(crate) fn was_asked_to_leave(&self) -> bool {
+        self.asked_to_leave
     }
 
     pub(crate) fn state(&self) -> State {
@@ -232,36 +233,36 @@ impl LeaseState {
         self.since.until(self.ended)
     }
 
-    pub(crate) fn rhythm(&self) -> &RenewalSchedule {
-        &self.rhythm
+    pub(crate) fn schedule(&self) -> &RenewalSchedule {
+        &self.schedule
     }
 
-    fn hear_place(&mut self, sent: Time, now: Time, place: Place) {
+    fn apply_place(&mut self, sent: Time, now: Time, place: Place) {
         if place.leaving || self.is_contradicted(sent, place) {
-            self.told = place.leaving;
+            self.asked_to_leave = place.leaving;
             self.lose(now, Loss::Broken);
             return;
         }
         self.number = place.number;
         if let Some(life) = place.life {
-            let confirmed = deadline(sent, life, &self.rhythm.caution);
+            let confirmed = deadline(sent, life, &self.schedule.margin);
             let known = self.deadline != Time::NEVER;
             self.deadline = if known { self.deadline.max(confirmed) } else { confirmed };
             // The store may grant a shorter ttl than requested. Two renewals may fail within it,
             // too.
-            let granted = usable(life, &self.rhythm.caution) * 2 / 5;
-            self.every = self.rhythm.every.min(granted.max(EVERY_MIN));
+            let granted = usable(life, &self.schedule.margin) * 2 / 5;
+            self.every = self.schedule.every.min(granted.max(EVERY_MIN));
         }
         self.failed = 0;
         self.trouble = None;
         self.due = self.next_sign(sent, now, &place);
-        self.keep_hands_off();
+        self.stop_if_manual();
         if matches!(self.state, State::Asked) {
             self.state = State::Waiting;
             self.asked = sent;
         }
         if place.state == TicketState::Holding {
-            self.hear_served(now, place.number);
+            self.apply_served(now, place.number);
         }
     }
 
@@ -273,14 +274,14 @@ impl LeaseState {
         otherwise && sent.has_reached(self.since)
     }
 
-    fn hear_trouble(&mut self, now: Time, error: Error) {
+    fn apply_failure(&mut self, now: Time, error: Error) {
         if self.failed == 0 {
             self.troubled = now;
         }
         self.failed += 1;
         self.trouble = Some(error);
         self.due = now.plus(self.every / 4);
-        self.keep_hands_off();
+        self.stop_if_manual();
     }
 
     fn next_sign(&self, sent: Time, now: Time, place: &Place) -> Time {
@@ -295,15 +296,15 @@ impl LeaseState {
     fn begin(&mut self, now: Time, number: u64) {
         self.state = State::Holding(number);
         self.since = now;
-        self.keep_hands_off();
-        if let Some(max_hold) = self.rhythm.max_hold {
+        self.stop_if_manual();
+        if let Some(max_hold) = self.schedule.max_hold {
             self.enough = now.plus(max_hold);
         }
     }
 
     /// Turns automatic renewal off if only the owner renews.
-    fn keep_hands_off(&mut self) {
-        if self.is_kept_by_hand() {
+    fn stop_if_manual(&mut self) {
+        if self.is_renewed_manually() {
             self.due = Time::NEVER;
         }
     }

@@ -12,9 +12,11 @@ use crate::{Place, Ticket, TicketId, TicketState};
 /// `gone` returns the kind of event for a ticket that is gone, from its last place.
 ///
 /// ```
-/// use tenure::event::EventKind;
+/// use tenure::inspect::EventKind;
 /// use tenure::engine::line::changes;
-/// use tenure::{Key, Share, Ticket, engine::{Engine, Memory, WaitMode}};
+/// use tenure::engine::{Engine, Memory, WaitMode};
+/// use tenure::inspect::{Share, Ticket};
+/// use tenure::Key;
 ///
 /// # tenure::blocking::block_on(async {
 /// let (memory, key) = (Memory::new(), Key::new("a")?);
@@ -22,7 +24,8 @@ use crate::{Place, Ticket, TicketId, TicketState};
 /// memory.join(&Ticket::new(key.clone(), Share::WHOLE), WaitMode::Wait).await?;
 /// let now = memory.line(&key).await?;
 /// let events = changes(&before, &now, 1_000_000, |_, _| EventKind::Left);
-/// assert_eq!(events.iter().map(|event| event.kind).collect::<Vec<_>>(), [EventKind::Joined, EventKind::Served]);
+/// let kinds: Vec<_> = events.iter().map(|event| event.kind).collect();
+/// assert_eq!(kinds, [EventKind::Joined, EventKind::Served]);
 /// # Ok::<(), tenure::Error>(()) }).unwrap();
 /// ```
 pub fn changes(

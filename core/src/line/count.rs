@@ -14,7 +14,8 @@ use crate::{CounterValue, Key, Result, Window};
 /// use tenure::engine::line::Count;
 /// use tenure::{Key, Window};
 ///
-/// let (key, window) = (Key::new("mails")?, Window { per: Duration::from_secs(60), limit: Some(2) });
+/// let key = Key::new("mails")?;
+/// let window = Window { per: Duration::from_secs(60), limit: Some(2) };
 /// let (sum, stored) = Count::add(None, &key, 2, window, 1_000_000)?;
 /// assert_eq!((sum.value, sum.allowed), (2, true));
 /// let (sum, unchanged) = Count::add(stored, &key, 1, window, 2_000_000)?;

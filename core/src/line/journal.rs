@@ -10,15 +10,16 @@ const JOURNAL_EVENTS_MAX: usize = 4096;
 /// The latest events of some lines. It keeps none until the first watcher comes.
 ///
 /// ```
-/// use tenure::{event::Event, event::Scope, event::EventKind};
+/// use tenure::inspect::{Event, EventKind, Scope};
 /// use tenure::engine::line::Journal;
-/// use tenure::{Key, Share, Ticket};
+/// use tenure::inspect::{Share, Ticket};
+/// use tenure::Key;
 ///
 /// let mut journal = Journal::default();
 /// let seen = journal.keep();
 /// let (key, at_us, number) = (Key::new("a")?, 1_000_000, 7);
 /// let ticket = Ticket::new(key.clone(), Share::WHOLE);
-/// journal.push(Event { at_us, kind: EventKind::Joined, ticket, number });
+/// journal.push(Event::new(EventKind::Joined, at_us, ticket, number));
 /// assert_eq!(journal.since(seen, &Scope::Key(key.clone())).map(|events| events.len()), Some(1));
 /// journal.gap();
 /// assert_eq!(journal.since(seen, &Scope::Key(key)), None, "the events since are not known");

@@ -9,12 +9,15 @@ use crate::{Ticket, TicketState};
 ///
 /// ```
 /// use tenure::engine::line::Slot;
-/// use tenure::{Key, Share, TicketState, Ticket, engine::Line};
+/// use tenure::engine::Line;
+/// use tenure::inspect::{Share, Ticket, TicketState};
+/// use tenure::Key;
 ///
 /// let mut line = Line::default();
 /// for (number, session) in [(41, "alice"), (42, "bob")] {
 ///     let ticket = Ticket::new(Key::new("a")?, Share::WHOLE);
-///     assert!(line.restore(Slot { ticket, session, number, ends: None, leaving: false }, &mut |_| {}));
+///     let slot = Slot { ticket, session, number, ends: None, leaving: false };
+///     assert!(line.restore(slot, &mut |_| {}));
 /// }
 /// let slots: Vec<_> = line.slots().map(|slot| (slot.session, slot.number)).collect();
 /// assert_eq!(slots, [("alice", 41), ("bob", 42)]);
@@ -52,9 +55,11 @@ impl<S> Slot<S> {
 /// A change of one ticket in a line.
 ///
 /// ```
-/// use tenure::event::EventKind;
+/// use tenure::inspect::EventKind;
 /// use tenure::engine::line::LineEvent;
-/// use tenure::{Key, Share, TicketState, Ticket, engine::{LeaveMode, Line, Expiry, WaitMode}};
+/// use tenure::engine::{Expiry, LeaveMode, Line, WaitMode};
+/// use tenure::inspect::{Share, Ticket, TicketState};
+/// use tenure::Key;
 ///
 /// let (mut line, ticket) = (Line::default(), Ticket::new(Key::new("a")?, Share::WHOLE));
 /// line.join(&ticket, (), WaitMode::Wait, Expiry::ByOwner, 0, &mut |_| {})?;
@@ -78,9 +83,11 @@ pub struct LineEvent<'a, S = ()> {
 /// A function that is called with each change of a line, in order.
 ///
 /// ```
-/// use tenure::event::EventKind;
+/// use tenure::inspect::EventKind;
 /// use tenure::engine::line::LineObserver;
-/// use tenure::{Key, Share, Ticket, engine::{Line, Expiry, WaitMode}};
+/// use tenure::engine::{Expiry, Line, WaitMode};
+/// use tenure::inspect::{Share, Ticket};
+/// use tenure::Key;
 ///
 /// fn join_an_empty_line(observer: &mut LineObserver<'_>) -> tenure::Result<()> {
 ///     let ticket = Ticket::new(Key::new("a")?, Share::WHOLE);

@@ -33,9 +33,10 @@ fn write(member: &str, state: &str, still_held: &StillHeld) -> Result<bool, Box<
 }
 
 async fn story(member: &str) -> Result<(), Box<dyn Error>> {
-    let locks = tenure_etcd::connect(format!("etcd://{member}")).await?;
+    let url = format!("etcd://{member}");
+    let locks = tenure_etcd::connect(&url).await?;
     let morning = locks.mutex("example").lock().await?;
-    let of_morning = StillHeld::of(&morning);
+    let of_morning = StillHeld::find(&url, &morning.handle()).await?;
     assert!(write(member, "begun by the morning job", &of_morning)?);
     println!("The morning job holds the lock with token {}, and writes.", morning.token());
     println!("Then it is paused. Its lease ends; here an operator takes its ticket out.");
@@ -45,7 +46,8 @@ async fn story(member: &str) -> Result<(), Box<dyn Error>> {
     println!("The relief job holds the lock with token {}.", relief.token());
     assert!(!write(member, "ended by the morning job", &of_morning)?);
     println!("The morning job comes back and writes: refused, because {of_morning} is not true.");
-    assert!(write(member, "ended by the relief job", &StillHeld::of(&relief))?);
+    let of_relief = StillHeld::find(&url, &relief.handle()).await?;
+    assert!(write(member, "ended by the relief job", &of_relief)?);
     println!("The relief job writes.");
     relief.release().await?;
     locks.close().await;

@@ -6,8 +6,7 @@ use crate::wire::range_request::{SortOrder, SortTarget};
 use crate::wire::request_op::Request;
 use crate::wire::response_op::Response;
 use crate::wire::{
-    Compare, DeleteRangeRequest, PutRequest, RangeRequest, RangeResponse, RequestOp, TxnRequest,
-    TxnResponse,
+    Compare, DeleteRangeRequest, PutRequest, RangeRequest, RangeResponse, RequestOp, TxnResponse,
 };
 
 /// gRPC path of a range request.
@@ -49,11 +48,6 @@ pub(crate) fn put(key: Vec<u8>, value: Vec<u8>, lease: i64) -> PutRequest {
     PutRequest { key, value, lease, ..PutRequest::default() }
 }
 
-/// Puts an existing key unchanged: with its value, under its lease.
-pub(crate) fn put_again(key: Vec<u8>) -> PutRequest {
-    PutRequest { key, ignore_value: true, ignore_lease: true, ..PutRequest::default() }
-}
-
 pub(crate) fn range_op(range: RangeRequest) -> RequestOp {
     RequestOp { request: Some(Request::RequestRange(range)) }
 }
@@ -65,11 +59,6 @@ pub(crate) fn put_op(put: PutRequest) -> RequestOp {
 pub(crate) fn delete_op(key: Vec<u8>) -> RequestOp {
     let delete = DeleteRangeRequest { key, range_end: Vec::new() };
     RequestOp { request: Some(Request::RequestDeleteRange(delete)) }
-}
-
-/// A transaction inside of another.
-pub(crate) fn txn_op(txn: TxnRequest) -> RequestOp {
-    RequestOp { request: Some(Request::RequestTxn(txn)) }
 }
 
 /// Compares: the key was made with this revision; with 0: there is no key.

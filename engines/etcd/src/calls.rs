@@ -35,7 +35,7 @@ pub type Token = HeaderValue;
 
 /// An open connection, and its user.
 #[derive(Clone)]
-pub struct Wire {
+pub struct AuthorizedChannel {
     /// The connection.
     pub channel: Channel,
     /// The login token, if members have users.
@@ -43,7 +43,15 @@ pub struct Wire {
 }
 
 /// Sends one request, and returns its answer.
-pub async fn unary<Q, A>(wire: &Wire, path: &'static str, request: Q) -> Result<A, Status>
+///
+/// # Errors
+///
+/// The status of the request, as the member reports it.
+pub async fn unary<Q, A>(
+    wire: &AuthorizedChannel,
+    path: &'static str,
+    request: Q,
+) -> Result<A, Status>
 where
     Q: Message,
     A: Message + Default,
@@ -58,8 +66,12 @@ where
 }
 
 /// Opens a stream of requests, and one of answers.
+///
+/// # Errors
+///
+/// The status of the request, as the member reports it.
 pub async fn stream<Q, A>(
-    wire: &Wire,
+    wire: &AuthorizedChannel,
     path: &'static str,
 ) -> Result<(Requests<Q>, Answers<A>), Status>
 where
@@ -71,7 +83,7 @@ where
 }
 
 async fn begin<A>(
-    wire: &Wire,
+    wire: &AuthorizedChannel,
     path: &'static str,
 ) -> Result<(SendStream<Bytes>, Answers<A>), Status> {
     let (head, stream) = (head(wire, path)?, wire.channel.begin());
@@ -81,7 +93,7 @@ async fn begin<A>(
     Ok((send, Answers { state, buffer, what: PhantomData, _stream: stream }))
 }
 
-fn head(wire: &Wire, path: &'static str) -> Result<Request<()>, Status> {
+fn head(wire: &AuthorizedChannel, path: &'static str) -> Result<Request<()>, Status> {
     let Channel { scheme, authority, .. } = &wire.channel;
     let uri = Uri::builder()
         .scheme(scheme.clone())
@@ -124,6 +136,10 @@ pub struct Requests<Q> {
 impl<Q: Message> Requests<Q> {
     /// Sends one when the member has room for it. Until then it waits here, so that nothing piles
     /// up behind it.
+    ///
+    /// # Errors
+    ///
+    /// The status of the request, as the member reports it.
     pub async fn say(&mut self, request: &Q) -> Result<(), Status> {
         let frame = framed(request)?;
         self.send.reserve_capacity(frame.len());
@@ -161,6 +177,10 @@ enum State {
 
 impl<A: Message + Default> Answers<A> {
     /// Returns the next answer; `None` after the last one. Cancel safe: no answer is lost.
+    ///
+    /// # Errors
+    ///
+    /// The status of the request, as the member reports it.
     pub async fn message(&mut self) -> Result<Option<A>, Status> {
         loop {
             match &mut self.state {

@@ -23,8 +23,6 @@ use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsConnector;
 
-use crate::quiet::Quiet;
-
 /// Interval of pings. Members disconnect clients that ping more often than every five seconds, or
 /// without a request in flight.
 const PING_EVERY: Duration = Duration::from_secs(10);
@@ -45,7 +43,7 @@ pub struct Channel {
     pub(crate) send: SendRequest<Bytes>,
     pub(crate) scheme: Scheme,
     pub(crate) authority: Authority,
-    open: Open,
+    open: OpenStreams,
     silence: Arc<Silence>,
 }
 
@@ -65,16 +63,16 @@ impl Silence {
 
 /// Count of open requests and streams on a connection.
 #[derive(Clone, Default)]
-struct Open(Arc<AtomicUsize>);
+struct OpenStreams(Arc<AtomicUsize>);
 
-impl Open {
+impl OpenStreams {
     fn is_some(&self) -> bool {
         self.0.load(Ordering::Relaxed) > 0
     }
 }
 
 /// One of them, until this is dropped.
-pub(crate) struct Stream(Open);
+pub(crate) struct Stream(OpenStreams);
 
 impl Drop for Stream {
     fn drop(&mut self) {
@@ -84,6 +82,10 @@ impl Drop for Stream {
 
 impl Channel {
     /// Opens a connection over this socket. Ends it if a ping has no answer for `patience`.
+    ///
+    /// # Errors
+    ///
+    /// The connection cannot be opened.
     pub async fn open(
         stream: TcpStream,
         member: &Address,
@@ -113,7 +115,7 @@ impl Channel {
     where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let (open, silence) = (Open::default(), Arc::<Silence>::default());
+        let (open, silence) = (OpenStreams::default(), Arc::<Silence>::default());
         let send = speak(stream, patience, open.clone(), silence.clone()).await?;
         Ok(Self { send, scheme, authority, open, silence })
     }
@@ -136,6 +138,10 @@ impl Channel {
 }
 
 /// Connects to a member's port. Any program may listen there.
+///
+/// # Errors
+///
+/// The connection cannot be opened.
 pub async fn reach(member: &Address) -> io::Result<TcpStream> {
     let stream = TcpStream::connect((member.name.as_str(), member.port)).await?;
     // A request is sent at once, at any length.
@@ -146,7 +152,7 @@ pub async fn reach(member: &Address) -> io::Result<TcpStream> {
 async fn speak<T>(
     stream: T,
     patience: Duration,
-    open: Open,
+    open: OpenStreams,
     silence: Arc<Silence>,
 ) -> io::Result<SendRequest<Bytes>>
 where
@@ -158,8 +164,7 @@ where
         .max_header_list_size(HEADERS_BYTES_MAX)
         .initial_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES);
-    let (send, connection) =
-        builder.handshake(Quiet::new(stream)).await.map_err(io::Error::other)?;
+    let (send, connection) = builder.handshake(stream).await.map_err(io::Error::other)?;
     tokio::spawn(async move {
         select(pin!(drive(connection, patience, open, &silence)), pin!(silence.found.notified()))
             .await;
@@ -171,7 +176,7 @@ where
 async fn drive<T>(
     mut connection: Connection<T, Bytes>,
     patience: Duration,
-    open: Open,
+    open: OpenStreams,
     silence: &Silence,
 ) where
     T: AsyncRead + AsyncWrite + Unpin,
@@ -191,7 +196,7 @@ async fn drive<T>(
 
 /// Waits until a ping is not answered. It pings only while callers wait: without them, the next
 /// request finds out that the member is gone.
-async fn unanswered(mut pings: PingPong, patience: Duration, open: Open) {
+async fn unanswered(mut pings: PingPong, patience: Duration, open: OpenStreams) {
     loop {
         sleep(PING_EVERY).await;
         if !open.is_some() {
@@ -208,7 +213,7 @@ mod tests {
     use tokio::io::{AsyncReadExt as _, DuplexStream, duplex};
 
     use super::*;
-    use crate::calls::{Wire, stream};
+    use crate::calls::{AuthorizedChannel, stream};
     use crate::wire::{WatchRequest, WatchResponse};
 
     const PREFACE_BYTES: usize = 24;
@@ -234,7 +239,7 @@ mod tests {
         let channel = Channel::over(client, Scheme::HTTP, authority, PING_EVERY * 9).await.unwrap();
         sleep(PING_EVERY * 6).await;
         assert_eq!(pings(&mut server, &mut seen).await, 0);
-        let wire = Wire { channel, token: None };
+        let wire = AuthorizedChannel { channel, token: None };
         let open = stream::<WatchRequest, WatchResponse>(&wire, "/watch").await.unwrap();
         sleep(PING_EVERY * 2).await;
         assert_eq!(pings(&mut server, &mut seen).await, 1, "it is not answered");

@@ -1,24 +1,23 @@
 //! One client of a cluster: its sessions and listings.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
+use tenure_core::sync::Mutex;
 use tenure_core::{Error, Guarantees, Result};
 use tenure_kit::Link;
-use tenure_queue::{Entered, Free, Name, Store, Written};
+use tenure_queue::{Entered, LikelyFree, Name, Store, Written};
 use tokio::time::sleep;
 
-use crate::berths::Berths;
 use crate::cluster::Cluster;
 use crate::keys::{Keys, Span};
 use crate::latches::Latches;
 use crate::link::Members;
-use crate::neighbours::Neighbours;
+use crate::ordinals::Ordinals;
 use crate::settings::Settings;
-use crate::together::Together;
 use crate::wire::{
     KeyValue, LeaseGrantRequest, LeaseGrantResponse, LeaseRevokeRequest, LeaseRevokeResponse,
-    RangeRequest, RangeResponse,
+    RangeRequest,
 };
 use crate::{ask, entry, facts};
 
@@ -27,45 +26,33 @@ const REVOKE: &str = "/etcdserverpb.Lease/LeaseRevoke";
 
 /// Interval of requests to members without a leader.
 const ELECTION_PAUSE: Duration = Duration::from_millis(250);
-/// Maximum attempts to take a session number that other clients took first.
-const CLAIMS_MAX: u32 = 16;
 /// Count of tickets in one page of a listing. The largest ones, with their names, are 6 KiB each.
 pub(crate) const PAGE: usize = 512;
 
 /// One client of a cluster of etcd.
 pub struct Etcd {
     pub(crate) cluster: Arc<Cluster>,
-    pub(crate) together: Together,
     pub(crate) keys: Keys,
     pub(crate) profile: Guarantees,
-    pub(crate) berths: Berths,
+    pub(crate) ordinals: Ordinals,
     pub(crate) latches: Latches,
-    pub(crate) free: Free,
-    pub(crate) neighbours: Neighbours,
+    pub(crate) free: LikelyFree,
     /// The last requested lease, if it did not become a session.
     asked_lease: Mutex<Option<i64>>,
 }
 
 impl Etcd {
     pub(crate) async fn open(settings: Settings) -> Result<Self> {
+        settings.check()?;
         let keys = Keys::of(&settings.prefix);
         let cluster = Cluster::of(settings.clone());
         let connection = patiently(&cluster.link, || cluster.link.connection()).await?;
         let version = connection.version.clone();
         let profile = facts::profile(&settings, version.as_deref());
-        let (berths, free) = (Berths::new(keys.clone()), Free::new());
-        let (latches, neighbours) = (Latches::default(), Neighbours::default());
-        let etcd = Self {
-            together: Together::at(cluster.clone()),
-            cluster,
-            keys,
-            profile,
-            berths,
-            latches,
-            free,
-            neighbours,
-            asked_lease: Mutex::default(),
-        };
+        let (ordinals, latches, free) =
+            (Ordinals::default(), Latches::default(), LikelyFree::new());
+        let etcd =
+            Self { cluster, keys, profile, ordinals, latches, free, asked_lease: Mutex::default() };
         let link = &etcd.cluster.link;
         link.server().refuse_others().await?;
         // A user without rights is refused now, and not at the first lock.
@@ -75,8 +62,8 @@ impl Etcd {
 
     /// Returns the current revision.
     pub(crate) async fn now_at(&self) -> Result<u64> {
-        // The key never exists: only the revision counts.
-        let (_, at) = self.cluster.range(ask::get(self.keys.session(u32::MAX))).await?;
+        // Only the revision counts.
+        let (_, at) = self.cluster.range(ask::get(self.keys.broken())).await?;
         Ok(at)
     }
 
@@ -131,40 +118,19 @@ impl Etcd {
     }
 
     pub(crate) fn asked_lease(&self) -> MutexGuard<'_, Option<i64>> {
-        self.asked_lease.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Claims a session number that no other session has: 0 if there is none, otherwise one of up
-    /// to about twice the count of sessions.
-    pub(crate) async fn claim(&self, lease: i64) -> Result<u32> {
-        let mut number = 0;
-        for attempt in 0..CLAIMS_MAX {
-            let answer = self.cluster.txn(entry::claim(&self.keys, number, lease)).await?;
-            let is_claimed = answer.succeeded;
-            let mut ranges = ask::ranges(answer);
-            // A proxy may have delivered the claim twice, and returned the second answer.
-            let is_own = |range: RangeResponse| range.kvs.iter().any(|kept| kept.lease == lease);
-            if is_claimed || ranges.next().is_some_and(is_own) {
-                return Ok(number);
-            }
-            let there = ranges.next().map_or(0, |range| range.count);
-            let there = u32::try_from(there).unwrap_or(u32::MAX);
-            let among = there.saturating_mul(2).saturating_add(8).saturating_mul(1 << attempt);
-            number = getrandom::u32().unwrap_or(0) % among;
-        }
-        Err(self.cluster.silence())
+        self.asked_lease.lock()
     }
 
     /// Reads a line that is not empty as far as is known, for a caller that would not wait. Members
     /// write a refused transaction to their disks like one that puts a key. Returns `None` if no
     /// other ticket is in the line.
     pub(crate) async fn look_first(&self, name: &Name) -> Result<Option<Entered>> {
-        let front = Store::front(self, &name.line, entry::PAGE, None).await?;
+        let front = Store::front(self, &name.line, entry::PAGE).await?;
         self.free.note(&name.line, front.total == 0);
         let is_there = front.nodes.iter().any(|node| node.name == *name);
         let has_others = front.total > 0 && !is_there;
         // The base is 0 as far as is known. The transaction of the join compares that.
-        Ok(has_others.then(|| Entered::Out { front, base: Written::default() }))
+        Ok(has_others.then(|| entry::out(&front, name.of, Written::default())))
     }
 
     /// Lists a span at one revision, a page at a time.

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use crate::calls::unary;
 use crate::keys::answered_at;
-use crate::link::{self, Members, Open};
+use crate::link::{self, MemberConnection, Members};
 use crate::settings::Settings;
 use crate::status::{STRANGE, Status};
 use crate::wire::{
@@ -95,7 +95,11 @@ impl Cluster {
     }
 
     /// Returns the error for a member's status on the connection of the engine's own runtime.
-    pub(crate) fn failed(&self, connection: &Connection<Open>, status: &Status) -> Error {
+    pub(crate) fn failed(
+        &self,
+        connection: &Connection<MemberConnection>,
+        status: &Status,
+    ) -> Error {
         link::failed(&self.link, connection, status)
     }
 

@@ -6,13 +6,13 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
 use tenure_core::Result;
-use tenure_kit::tls::{Files, Identity};
+use tenure_kit::tls::{Identity, Tls};
 use tenure_kit::url::Address;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
 use crate::ask;
-use crate::calls::{Token, Wire, unary};
+use crate::calls::{AuthorizedChannel, Token, unary};
 use crate::channel::{Channel, HTTP2, reach};
 use crate::keys::Keys;
 use crate::settings::Settings;
@@ -44,7 +44,7 @@ pub(crate) async fn connect(
     member: &Address,
     known: Option<Token>,
     until: Instant,
-) -> Result<Option<(Wire, Greeting)>> {
+) -> Result<Option<(AuthorizedChannel, Greeting)>> {
     let tls = settings.tls.as_ref().map(tls_config).transpose()?;
     let reached = timeout_at(until, reach(member)).await;
     let reached = reached.map_err(|_| trouble::out_of_reach(settings, member))?;
@@ -59,10 +59,10 @@ async fn open(
     stream: TcpStream,
     tls: Option<Arc<ClientConfig>>,
     known: Option<Token>,
-) -> Result<Option<(Wire, Greeting)>> {
+) -> Result<Option<(AuthorizedChannel, Greeting)>> {
     let channel = Channel::open(stream, member, tls, settings.timeout).await;
     let channel = channel.map_err(|error| trouble::unspoken(settings, member, &error))?;
-    match greeted(settings, Wire { channel, token: known }).await {
+    match greeted(settings, AuthorizedChannel { channel, token: known }).await {
         Ok(met) => Ok(Some(met)),
         Err(status) if trouble::is_leaderless(&status) => Ok(None),
         Err(status) => Err(trouble::at_the_door(settings, member, &status)),
@@ -70,7 +70,10 @@ async fn open(
 }
 
 /// Returns the connection with a token that the member knows.
-async fn greeted(settings: &Settings, mut wire: Wire) -> Result<(Wire, Greeting), Status> {
+async fn greeted(
+    settings: &Settings,
+    mut wire: AuthorizedChannel,
+) -> Result<(AuthorizedChannel, Greeting), Status> {
     let is_known = wire.token.is_some();
     if !is_known {
         wire = signed_in(settings, wire).await?;
@@ -83,7 +86,7 @@ async fn greeted(settings: &Settings, mut wire: Wire) -> Result<(Wire, Greeting)
     Ok((wire, greeting?))
 }
 
-async fn greet(settings: &Settings, wire: &Wire) -> Result<Greeting, Status> {
+async fn greet(settings: &Settings, wire: &AuthorizedChannel) -> Result<Greeting, Status> {
     match unary(wire, STATUS, StatusRequest {}).await {
         // Every request asks for a member with a leader. A proxy may not pass that on.
         Ok(StatusResponse { leader: 0, .. }) => Err(Status::unavailable(trouble::NO_LEADER)),
@@ -91,8 +94,8 @@ async fn greet(settings: &Settings, wire: &Wire) -> Result<Greeting, Status> {
             Ok(Greeting { cluster: cluster(header), version: Some(version) })
         }
         Err(status) if status.code() == Code::PermissionDenied => {
-            // The key never exists. A user of the role may read it, if there is a leader.
-            let key = Keys::of(&settings.prefix).session(u32::MAX);
+            // A user of the role may read the key, if there is a leader. Only the header counts.
+            let key = Keys::of(&settings.prefix).broken();
             let read = RangeRequest { serializable: true, ..ask::get(key) };
             let answer: RangeResponse = unary(wire, ask::RANGE, read).await?;
             Ok(Greeting { cluster: cluster(answer.header), version: None })
@@ -106,19 +109,19 @@ fn cluster(header: Option<ResponseHeader>) -> u64 {
 }
 
 /// Returns whether a member lives. A member that refuses its report lives, too.
-pub(crate) async fn answers(wire: &Wire) -> bool {
+pub(crate) async fn answers(wire: &AuthorizedChannel) -> bool {
     let status: Result<StatusResponse, _> = unary(wire, STATUS, StatusRequest {}).await;
     status.is_ok() || status.is_err_and(|status| status.code() == Code::PermissionDenied)
 }
 
-fn tls_config(files: &Files) -> Result<Arc<ClientConfig>> {
+fn tls_config(tls: &Tls) -> Result<Arc<ClientConfig>> {
     // The provider is named, because another crate may have chosen another one for the process.
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut roots = RootCertStore::empty();
-    match files.authorities()? {
+    match tls.read_ca()? {
         Some(pem) => {
-            for authority in certificates(files, &pem)? {
-                roots.add(authority).map_err(|error| files.unusable(error))?;
+            for authority in certificates(tls, &pem)? {
+                roots.add(authority).map_err(|error| tls.unusable(error))?;
             }
         }
         // A certificate of the system that cannot be read is not trusted. If none can be read, no
@@ -129,13 +132,13 @@ fn tls_config(files: &Files) -> Result<Arc<ClientConfig>> {
     }
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(|error| files.unusable(error))?
+        .map_err(|error| tls.unusable(error))?
         .with_root_certificates(roots);
-    let mut config = match files.identity()? {
+    let mut config = match tls.read_identity()? {
         Some(Identity { cert, key }) => {
-            let key = PrivateKeyDer::from_pem_slice(&key).map_err(|_| files.unusable(UNREAD))?;
-            let own = config.with_client_auth_cert(certificates(files, &cert)?, key);
-            own.map_err(|error| files.unusable(error))?
+            let key = PrivateKeyDer::from_pem_slice(&key).map_err(|_| tls.unusable(UNREAD))?;
+            let own = config.with_client_auth_cert(certificates(tls, &cert)?, key);
+            own.map_err(|error| tls.unusable(error))?
         }
         None => config.with_no_client_auth(),
     };
@@ -143,15 +146,18 @@ fn tls_config(files: &Files) -> Result<Arc<ClientConfig>> {
     Ok(Arc::new(config))
 }
 
-fn certificates(files: &Files, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>> {
+fn certificates(tls: &Tls, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>> {
     let all: Result<_, _> = CertificateDer::pem_slice_iter(pem).collect();
-    all.map_err(|_| files.unusable(UNREAD))
+    all.map_err(|_| tls.unusable(UNREAD))
 }
 
 /// Logs in, and returns the connection with its token, which the members keep for a while.
-async fn signed_in(settings: &Settings, wire: Wire) -> Result<Wire, Status> {
+async fn signed_in(
+    settings: &Settings,
+    wire: AuthorizedChannel,
+) -> Result<AuthorizedChannel, Status> {
     // A member refuses any request with a token that it forgot, also a request for a new one.
-    let stranger = Wire { token: None, ..wire };
+    let stranger = AuthorizedChannel { token: None, ..wire };
     let (Some(user), Some(password)) = (&settings.login.user, &settings.login.password) else {
         return Ok(stranger);
     };
@@ -160,5 +166,5 @@ async fn signed_in(settings: &Settings, wire: Wire) -> Result<Wire, Status> {
     let answer: AuthenticateResponse = unary(&stranger, AUTHENTICATE, request).await?;
     let token = Token::try_from(answer.token)
         .map_err(|_| Status::new(Code::Refused, "its token cannot be sent"))?;
-    Ok(Wire { token: Some(token), ..stranger })
+    Ok(AuthorizedChannel { token: Some(token), ..stranger })
 }

@@ -2,14 +2,15 @@
 
 use tenure_core::{Error, Loss, Result, errors, served};
 use tenure_queue::{
-    Ahead, Door, Enter, Entered, Front, Name, Node, Register, Remove, Removed, Why, Written,
+    Ahead, Enter, Entered, Front, Name, Node, Position, Precondition, Register, Remove, Removed,
+    SessionId, Why, Written,
 };
 
 use crate::ask::{
-    delete_op, first, get, is_changed, is_empty, is_made, is_unchanged, last, put, put_again,
-    put_op, range_op, ranges,
+    delete_op, first, get, is_changed, is_empty, is_made, is_unchanged, last, put, put_op,
+    range_op, ranges,
 };
-use crate::keys::{Berth, Keys, answered_at, revision, value};
+use crate::keys::{Keys, answered_at, revision, value};
 use crate::latches::Latch;
 use crate::wire::{
     Compare, KeyValue, RangeRequest, RangeResponse, RequestOp, TxnRequest, TxnResponse,
@@ -21,38 +22,30 @@ pub(crate) const PAGE: usize = 128;
 
 /// Puts the ticket's key if it is not kept out, and the line is empty and has no base. The answer
 /// has only that outcome.
-pub(crate) fn enter_alone(
-    keys: &Keys,
-    enter: &Enter<'_>,
-    berth: Berth,
-    latch: &Latch,
-) -> TxnRequest {
+pub(crate) fn enter_alone(keys: &Keys, enter: &Enter<'_>, key: &[u8], latch: &Latch) -> TxnRequest {
     let Enter { name, body, session, .. } = *enter;
     let compare = vec![is_empty(keys.all_of(&name.line)), is_as_known(keys, latch)];
-    let (key, value) = (keys.ticket(name, berth), value(name.id, body));
-    let success = vec![put_op(put(key, value, session.cast_signed()))];
+    let put = put(key.to_vec(), value(name.id, body), session.cast_signed());
+    let success = vec![put_op(put)];
     TxnRequest { compare, success, failure: Vec::new() }
 }
 
-/// Returns the outcome of that; `None` if the line is not empty or has a base.
+/// Returns the node that was made by that; `None` if the line is not empty or has a base.
 pub(crate) fn entered_alone(
     enter: &Enter<'_>,
-    berth: Berth,
+    key: &[u8],
     answer: &TxnResponse,
-) -> Result<Option<Entered>> {
+) -> Result<Option<Node>> {
     if !answer.succeeded {
         return Ok(None);
     }
-    let at = answered_at(answer.header);
-    let node = made(enter, berth, at)?;
-    let front = Front { nodes: vec![node.clone()], total: 1, at, ..Front::default() };
-    Ok(Some(Entered::In { node, front, fresh: true }))
+    made(enter, key, answered_at(answer.header)).map(Some)
 }
 
 /// Returns the ticket whose key was put at this revision.
-fn made(enter: &Enter<'_>, berth: Berth, at: u64) -> Result<Node> {
+fn made(enter: &Enter<'_>, key: &[u8], at: u64) -> Result<Node> {
     let own = Node::read(enter.name.clone(), enter.session, at, at, enter.body);
-    Ok(Node { berth, ..own.ok_or_else(|| Error::lost(Loss::Broken))? })
+    Ok(Node { key: key.into(), ..own.ok_or_else(|| Error::lost(Loss::Broken))? })
 }
 
 /// Compares: the latch was not shut since. It keeps out requests that were sent before.
@@ -60,21 +53,21 @@ fn is_as_known(keys: &Keys, latch: &Latch) -> Compare {
     is_changed(keys.latch(latch), latch.shut)
 }
 
-/// Puts the ticket's key if it is not kept out, the door is open and the berth is free. Reads the
-/// front of the line either way.
-pub(crate) fn enter(keys: &Keys, enter: &Enter<'_>, berth: Berth, latch: &Latch) -> TxnRequest {
-    let Enter { name, body, session, door, base_version, is_all: _ } = *enter;
-    let (key, line) = (keys.ticket(name, berth), keys.line(&name.line));
+/// Puts the ticket's key if it is not kept out, the precondition holds and no ticket has this key.
+/// Reads the last tickets of the line either way.
+pub(crate) fn enter(keys: &Keys, enter: &Enter<'_>, key: &[u8], latch: &Latch) -> TxnRequest {
+    let Enter { name, body, session, precondition, base_version } = *enter;
+    let (key, line) = (key.to_vec(), keys.line(&name.line));
     let base = keys.register(&Register::Base(name.line.clone()));
     let mut compare = vec![
         is_made(key.clone(), 0),
         is_as_known(keys, latch),
         is_changed(base.clone(), base_version),
     ];
-    match door {
-        Door::Open => compare.extend(keys.others(name).map(is_empty)),
-        Door::Unchanged(0) => compare.push(is_empty(line.clone())),
-        Door::Unchanged(at) => compare.push(is_unchanged(line.clone(), at)),
+    match precondition {
+        Precondition::SameCapacity => compare.extend(keys.others(name).map(is_empty)),
+        Precondition::UnchangedSince(0) => compare.push(is_empty(line.clone())),
+        Precondition::UnchangedSince(at) => compare.push(is_unchanged(line.clone(), at)),
     }
     let last = range_op(last(line, PAGE));
     let put = put_op(put(key.clone(), value(name.id, body), session.cast_signed()));
@@ -90,49 +83,61 @@ pub(crate) fn enter(keys: &Keys, enter: &Enter<'_>, berth: Berth, latch: &Latch)
     }
 }
 
-/// Returns the front with the sum of the tickets ahead, from the last tickets of the line. If these
-/// are not all, and do not keep the ticket out by themselves, that is less than a front: see
-/// [`tells_enough`].
-fn with_ahead(front: Front, own: &Node) -> Front {
-    let ahead = &front.nodes[..front.nodes.partition_point(|node| node.created < own.created)];
-    let taken: u64 = ahead.iter().map(Node::take).sum();
-    let unseen = front.total.saturating_sub(front.nodes.len());
-    if unseen == 0 || served(taken, own.ticket.share) {
-        return front;
+/// Returns where a new ticket stands, from the last tickets of its line. `None` if these are not
+/// all, and do not keep the ticket out by themselves.
+pub(crate) fn position(last: &Front, own: &Node) -> Option<Position> {
+    let own_at = last.nodes.partition_point(|node| node.created < own.created);
+    let (nodes, share) = (&last.nodes[..own_at], own.ticket.share);
+    let (mut ahead, unseen) = (Ahead::of(nodes), unseen(last));
+    if unseen > 0 && served(ahead.taken, share) {
+        return None;
     }
-    let (count, behind) = (ahead.len() + unseen, ahead.last().map_or(0, |node| node.created));
-    // A ticket that was not read takes something, too.
-    let taken = taken.saturating_add(u64::try_from(unseen).unwrap_or(u64::MAX));
-    Front { ahead: Some(Ahead { count, taken, behind }), ..front }
+    ahead.count = ahead.count.saturating_add(unseen);
+    ahead.taken = taken_with(ahead.taken, unseen);
+    Some(Position::new(last.at, ahead, nodes.iter().rev().cloned(), share))
 }
 
-/// Returns whether the last tickets of a line show where a ticket stands.
-pub(crate) fn tells_enough(front: &Front) -> bool {
-    front.ahead.is_some() || front.nodes.len() >= front.total
+/// Returns the answer for a ticket of this capacity that is kept out of its line, from some tickets
+/// of the line.
+pub(crate) fn out(front: &Front, of: u32, base: Written) -> Entered {
+    let taken = taken_with(front.nodes.iter().map(Node::take).sum(), unseen(front));
+    let other_capacity = front.nodes.iter().map(|node| node.name.of).find(|other| *other != of);
+    Entered::Out { at: front.at, taken, other_capacity, base }
 }
 
-/// The outcome of a join at a berth.
-pub(crate) enum Came {
-    /// The ticket is in its line, or the door was closed to it.
-    To(Box<Entered>),
-    /// Another ticket is at that berth.
-    Elsewhere,
+fn unseen(front: &Front) -> usize {
+    front.total.saturating_sub(front.nodes.len())
+}
+
+/// Adds the tickets that were not read: each takes something.
+fn taken_with(taken: u64, unseen: usize) -> u64 {
+    taken.saturating_add(u64::try_from(unseen).unwrap_or(u64::MAX))
+}
+
+/// The outcome of a join with a key.
+pub(crate) enum EnterReply {
+    /// The ticket is in its line, of which these are the last tickets.
+    Joined(Box<Node>, Front),
+    /// The ticket was there before, or the precondition failed.
+    Decided(Box<Entered>),
+    /// Another ticket has that key.
+    KeyTaken,
     /// The latch has changed. This is the latch at that moment.
-    Shut(Latch, u64),
+    Fenced(Latch, u64),
     /// The ticket is in its line, behind one that cannot be read.
-    Behind(Error),
+    Unreadable(Box<Node>, Error),
     /// The ticket joined, and is not among the last of its line: no member answers that.
-    Strange,
+    Malformed,
 }
 
 /// Returns the outcome of a join.
 pub(crate) fn entered(
     keys: &Keys,
     enter: &Enter<'_>,
-    berth: Berth,
+    key: &[u8],
     latch: &Latch,
     answer: TxnResponse,
-) -> Result<Came> {
+) -> Result<EnterReply> {
     let at = answered_at(answer.header);
     let succeeded = answer.succeeded;
     let mut ranges = ranges(answer);
@@ -140,68 +145,58 @@ pub(crate) fn entered(
     let mut front = front(keys, &last, at);
     front.nodes.reverse();
     if succeeded {
-        let own = keys.ticket(enter.name, berth);
-        let is_own = |kept: &KeyValue| kept.key == own && revision(kept.create_revision) == at;
+        let is_own = |kept: &KeyValue| kept.key == key && revision(kept.create_revision) == at;
         if !last.kvs.iter().any(is_own) {
-            return Ok(Came::Strange);
+            return Ok(EnterReply::Malformed);
         }
+        let node = made(enter, key, at)?;
         if let Err(error) = refuse_unreadable(Tickets::of(keys, &last).unreadable, at) {
-            return Ok(Came::Behind(error));
+            return Ok(EnterReply::Unreadable(Box::new(node), error));
         }
-        let node = made(enter, berth, at)?;
-        let front = with_ahead(front, &node);
-        return Ok(Came::To(Box::new(Entered::In { node, front, fresh: true })));
+        return Ok(EnterReply::Joined(Box::new(node), front));
     }
     let there = ranges.next().and_then(|range| range.kvs.into_iter().next());
     if let Some(kept) = there {
         let own = keys.node(&kept).filter(|node| node.name == *enter.name);
-        let came = |node| Came::To(Box::new(Entered::In { node, front, fresh: false }));
-        return Ok(own.map_or(Came::Elsewhere, came));
+        return Ok(own.map_or(EnterReply::KeyTaken, existing));
     }
     if let Some(node) = twin(&front, enter.name, at + 1) {
-        return Ok(Came::To(Box::new(Entered::In { node, front, fresh: false })));
+        return Ok(existing(node));
     }
     let kept = ranges.next().and_then(|range| range.kvs.into_iter().next());
     let shut = kept.map_or(0, |kept| revision(kept.mod_revision));
     if shut != latch.shut {
-        return Ok(Came::Shut(Latch { shut, ..*latch }, at));
+        return Ok(EnterReply::Fenced(Latch { shut, ..*latch }, at));
     }
     let base = written(ranges.next().unwrap_or_default())?;
-    Ok(Came::To(Box::new(Entered::Out { front, base })))
+    Ok(EnterReply::Decided(Box::new(out(&front, enter.name.of, base))))
 }
 
-/// Returns a ticket of the same id at another berth, which joined before this moment: a copy of its
-/// process has put it there.
+fn existing(node: Node) -> EnterReply {
+    EnterReply::Decided(Box::new(Entered::Existing(node)))
+}
+
+/// Returns a ticket of the same id with another key, which joined before this moment: another
+/// client, or a copy of this process, has put it there.
 pub(crate) fn twin(front: &Front, name: &Name, before: u64) -> Option<Node> {
     let is_twin = |node: &&Node| node.name == *name && node.created < before;
     front.nodes.iter().find(is_twin).cloned()
 }
 
 /// Deletes the ticket's key if it and the others are unchanged. With a latch, the ticket is kept
-/// out from then on, either way. Puts the key of the next ticket again, unchanged, if it still
-/// exists, so that its owner gets both in one event.
-pub(crate) fn remove(
-    keys: &Keys,
-    remove: &Remove<'_>,
-    latch: Option<&Latch>,
-    behind: Option<&Node>,
-) -> TxnRequest {
-    let Remove { node, provided, why, front, next, is_all: _ } = *remove;
-    let key = keys.seen(node);
+/// out from then on, either way.
+pub(crate) fn remove(keys: &Keys, remove: &Remove<'_>, latch: Option<&Latch>) -> TxnRequest {
+    let Remove { node, provided, why, front, next } = *remove;
+    let key = node.key.to_vec();
     let mut compare = vec![is_made(key.clone(), node.created)];
-    compare.extend(provided.iter().map(|node| is_changed(keys.seen(node), node.version)));
+    compare.extend(provided.iter().map(|node| is_changed(node.key.to_vec(), node.version)));
     let mut success = vec![delete_op(key)];
-    if let Some(behind) = behind {
-        let key = keys.seen(behind);
-        compare.push(is_made(key.clone(), behind.created));
-        success.push(put_op(put_again(key)));
-    }
     if why == Why::Broken {
         // Onlookers see it in the same revision.
         success.push(put_op(put(keys.broken(), node.name.id.to_string().into_bytes(), 0)));
     }
     let line = |most| first(keys.line(&node.name.line), most);
-    let look = next.map(|next| get(keys.seen(next))).or_else(|| front.map(line));
+    let look = next.map(|next| get(next.key.to_vec())).or_else(|| front.map(line));
     success.extend(look.map(range_op));
     let shut = latch.map(|latch| shut(keys, latch));
     success.extend(shut.clone());
@@ -209,9 +204,9 @@ pub(crate) fn remove(
 }
 
 /// Deletes the ticket's key if it and the others are unchanged, and puts nothing: no mark of a
-/// break, and no key of the next ticket.
+/// break.
 pub(crate) fn remove_only(keys: &Keys, just: &Remove<'_>) -> TxnRequest {
-    remove(keys, &Remove { why: Why::Left, ..*just }, None, None)
+    remove(keys, &Remove { why: Why::Left, ..*just }, None)
 }
 
 /// Keeps out requests that were sent with this latch, or with an earlier one.
@@ -225,20 +220,15 @@ pub(crate) fn removed(keys: &Keys, remove: &Remove<'_>, answer: TxnResponse) -> 
     let gone = answer.succeeded;
     let mut front = ranges(answer).next().map(|range| front(keys, &range, at));
     if let (Some(front), Some(next)) = (&mut front, remove.next) {
-        // Another ticket may be at its berth.
+        // Another ticket may have its key.
         front.nodes.retain(|node| node.created == next.created);
     }
     Removed { gone, front }
 }
 
 /// Keeps the ticket out for good, and reads its key, if it has one.
-pub(crate) fn forestall(
-    keys: &Keys,
-    name: &Name,
-    berth: Option<Berth>,
-    latch: &Latch,
-) -> TxnRequest {
-    let own = berth.map(|berth| range_op(get(keys.ticket(name, berth))));
+pub(crate) fn fence_out(keys: &Keys, key: Option<Vec<u8>>, latch: &Latch) -> TxnRequest {
+    let own = key.map(|key| range_op(get(key)));
     let success = [shut(keys, latch)].into_iter().chain(own).collect();
     TxnRequest { compare: Vec::new(), success, failure: Vec::new() }
 }
@@ -269,7 +259,7 @@ pub(crate) fn front(keys: &Keys, range: &RangeResponse, at: u64) -> Front {
     let Tickets { nodes, unreadable } = Tickets::of(keys, range);
     // Other keys do not count.
     let strangers = range.kvs.len() - nodes.len();
-    Front { nodes, total: total.saturating_sub(strangers), at, unreadable, ahead: None }
+    Front { nodes, total: total.saturating_sub(strangers), at, unreadable }
 }
 
 /// The tickets among some keys.
@@ -322,16 +312,10 @@ pub(crate) fn look(keys: impl Iterator<Item = Vec<u8>>) -> TxnRequest {
     TxnRequest { compare: Vec::new(), success, failure: Vec::new() }
 }
 
-/// Puts a session's key if no other session has its number. Otherwise reads that session's key and
-/// the count of sessions.
-pub(crate) fn claim(keys: &Keys, number: u32, lease: i64) -> TxnRequest {
-    let (key, all) = (keys.session(number), keys.sessions());
-    let count = RangeRequest { key: all.from, range_end: all.end, limit: 1, ..Default::default() };
-    TxnRequest {
-        compare: vec![is_made(key.clone(), 0)],
-        success: vec![put_op(put(key.clone(), format!("{lease:x}").into_bytes(), lease))],
-        failure: vec![range_op(get(key)), range_op(count)],
-    }
+/// Puts a session's key.
+pub(crate) fn open(keys: &Keys, session: SessionId) -> TxnRequest {
+    let put = put(keys.session(session), Vec::new(), session.cast_signed());
+    TxnRequest { compare: Vec::new(), success: vec![put_op(put)], failure: Vec::new() }
 }
 
 /// Reads the line's tickets that were made before this one, the nearest first.

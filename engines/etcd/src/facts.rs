@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     fn warned(version: &str) -> Vec<String> {
-        warnings(&crate::url::read("etcd://a,b,c").unwrap(), Some(version))
+        warnings(&Settings::from_url("etcd://a,b,c").unwrap(), Some(version))
     }
 
     #[test]
@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn one_member_is_not_enough() {
         for url in ["etcd://a", "etcd://a,a:2379"] {
-            let warned = warnings(&crate::url::read(url).unwrap(), Some("3.5.23"));
+            let warned = warnings(&Settings::from_url(url).unwrap(), Some("3.5.23"));
             assert!(warned.len() == 1 && warned[0].contains("one member"), "{url}: {warned:?}");
         }
     }

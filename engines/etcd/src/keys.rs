@@ -1,9 +1,9 @@
 //! The names of keys: the prefix is the only text of a user in them.
 //!
 //! ```text
-//! PREFIX/v1/t/LINE/CAPACITY/BERTH   a ticket, bound to its session's lease; its value has the id
+//! PREFIX/v1/t/LINE/CAPACITY/LEASE/ORDINAL   a ticket, bound to that lease; its value has the id
 //! PREFIX/v1/t/LINE/n               the base, which is added to the line's numbers
-//! PREFIX/v1/s/NUMBER               a session: it goes with its tickets, and so marks an expiry
+//! PREFIX/v1/s/LEASE                a session: it goes with its tickets, and so marks an expiry
 //! PREFIX/v1/l/LEASE/LATCH          keeps out requests that were given up: see `latches`
 //! PREFIX/v1/c/LINE                 the line's sequence
 //! PREFIX/v1/b                      the ticket that was broken last
@@ -13,16 +13,14 @@
 //! a line are one span, and all keys that concern the line are another. If that one is empty, a
 //! join need compare nothing else.
 //!
-//! Berths and the numbers of sessions are used again: see `berths`.
+//! A ticket's key is its session's lease, as in etcd's own mutex, and an ordinal among the tickets
+//! of the session in the line. Ordinals are used again: see `ordinals`.
 
 use tenure_core::TicketId;
-use tenure_queue::{LineId, Name, Node, Register};
+use tenure_queue::{LineId, Name, Node, Register, SessionId};
 
 use crate::latches::Latch;
 use crate::wire::{KeyValue, ResponseHeader};
-
-/// The last part of a key: a session's number, and the index of a name of the session in a line.
-pub(crate) type Berth = u64;
 
 /// Length of an id in digits.
 const ID_BYTES: usize = 32;
@@ -87,14 +85,10 @@ impl Keys {
         [Span { from, end: own.from }, Span { from: own.end, end }]
     }
 
-    /// Returns the key at a berth.
-    pub(crate) fn ticket(&self, name: &Name, berth: Berth) -> Vec<u8> {
-        format!("{}/t/{}/{:08x}/{berth:016x}", self.root, name.line, name.of).into_bytes()
-    }
-
-    /// Returns the key of a ticket that was read.
-    pub(crate) fn seen(&self, node: &Node) -> Vec<u8> {
-        self.ticket(&node.name, node.berth)
+    /// Returns the key of the ticket with this ordinal among those of its session.
+    pub(crate) fn ticket(&self, name: &Name, session: SessionId, ordinal: u32) -> Vec<u8> {
+        let Name { line, of, .. } = name;
+        format!("{}/t/{line}/{of:08x}/{session:016x}/{ordinal:x}", self.root).into_bytes()
     }
 
     /// Returns a key that never exists, in the place of this ticket's.
@@ -102,8 +96,8 @@ impl Keys {
         format!("{}/t/{}/{:08x}/-", self.root, name.line, name.of).into_bytes()
     }
 
-    pub(crate) fn session(&self, number: u32) -> Vec<u8> {
-        format!("{}/s/{number:08x}", self.root).into_bytes()
+    pub(crate) fn session(&self, session: SessionId) -> Vec<u8> {
+        format!("{}/s/{session:016x}", self.root).into_bytes()
     }
 
     /// Returns the span of all sessions.
@@ -127,14 +121,15 @@ impl Keys {
         format!("{}/l/{:016x}/{:02x}", self.root, latch.session, latch.nth).into_bytes()
     }
 
-    /// Returns the line, the capacity and the berth of a ticket's key; `None` for another key.
-    pub(crate) fn place_of(&self, key: &[u8]) -> Option<(LineId, u32, Berth)> {
+    /// Returns the line, the capacity and the ordinal of a ticket's key; `None` for another key.
+    pub(crate) fn place_of(&self, key: &[u8]) -> Option<(LineId, u32, u32)> {
         let text = std::str::from_utf8(key).ok()?.strip_prefix(&self.root)?.strip_prefix("/t/")?;
         let mut parts = text.split('/');
         let line = LineId::named(parts.next()?)?;
         let of = u32::from_str_radix(parts.next()?, 16).ok()?;
-        let berth = Berth::from_str_radix(parts.next()?, 16).ok()?;
-        parts.next().is_none().then_some((line, of, berth))
+        SessionId::from_str_radix(parts.next()?, 16).ok()?;
+        let ordinal = u32::from_str_radix(parts.next()?, 16).ok()?;
+        parts.next().is_none().then_some((line, of, ordinal))
     }
 
     /// Returns whether this key is a ticket's.
@@ -149,12 +144,12 @@ impl Keys {
 
     /// Reads the ticket of a key and its value; `None` if that is no ticket.
     pub(crate) fn node(&self, kept: &KeyValue) -> Option<Node> {
-        let (line, of, berth) = self.place_of(&kept.key)?;
+        let (line, of, _) = self.place_of(&kept.key)?;
         let (id, body) = kept.value.split_at_checked(ID_BYTES)?;
         let name = Name { line, of, id: std::str::from_utf8(id).ok()?.parse().ok()? };
         let (session, created) = (kept.lease.cast_unsigned(), revision(kept.create_revision));
         let node = Node::read(name, session, created, revision(kept.mod_revision), body)?;
-        Some(Node { berth, ..node })
+        Some(Node { key: kept.key.as_slice().into(), ..node })
     }
 }
 
@@ -188,9 +183,9 @@ mod tests {
     fn a_ticket_is_found_by_its_key_and_stands_between_those_of_other_capacities() {
         let keys = Keys::of("my/app");
         let ticket = Ticket::new(Key::new("a/b").unwrap(), Share::new(1, 5).unwrap());
-        let (name, berth) = (Name::of(&ticket), 7 << 32 | 9);
-        let key = keys.ticket(&name, berth);
-        assert_eq!(keys.place_of(&key), Some((name.line.clone(), 5, berth)));
+        let name = Name::of(&ticket);
+        let key = keys.ticket(&name, 7, 9);
+        assert_eq!(keys.place_of(&key), Some((name.line.clone(), 5, 9)));
         for stranger in [&b"my/app/v1/t/x/y"[..], &keys.nowhere(&name), &keys.session(7)] {
             assert!(!keys.is_ticket(stranger));
         }
@@ -211,21 +206,23 @@ mod tests {
         assert!(!keys.is_ticket(&latch) && !keys.is_session(&latch));
         assert_eq!(line.from, all.from);
         let largest = Name { of: u32::MAX, ..name };
-        assert!(keys.ticket(&largest, Berth::MAX) < line.end);
+        assert!(keys.ticket(&largest, SessionId::MAX, u32::MAX) < line.end);
     }
 
     #[test]
     fn a_ticket_is_kept_as_the_page_shows_it() {
         let (id, body) = ("0123456789abcdef0123456789abcdef", "tenure1 1 30000 0 - 11 6");
-        let key = "tenure/v1/t/v1.65ed39106f752eb4b6acb52bfb732a2f03aa0000b2db95c9d15fb94dda0ce679/00000005/0000000700000000";
+        let key = "tenure/v1/t/v1.65ed39106f752eb4b6acb52bfb732a2f03aa0000b2db95c9d15fb94dda0ce679/00000005/694d8c2f1b3e5a07/0";
         let texts = "invoices/42ann@h1nightly";
         let page = include_str!("../README.md");
         assert!(page.contains(&format!("    {key}\n\n    {id}{body}\n    {texts}\n")));
         let (key, value) = (key.as_bytes().to_vec(), format!("{id}{body}\n{texts}").into_bytes());
         let kept = KeyValue { key: key.clone(), value, create_revision: 9, ..KeyValue::default() };
         let node = Keys::of("tenure").node(&kept).expect("it is a ticket");
-        assert_eq!((node.berth, node.number(), node.told), (7 << 32, 9, false));
-        assert_eq!(Keys::of("tenure").seen(&node), key);
+        assert_eq!((node.number(), node.told), (9, false));
+        let session = 0x694d_8c2f_1b3e_5a07;
+        assert_eq!(Keys::of("tenure").ticket(&node.name, session, 0), key);
+        assert_eq!(node.key[..], key);
         let Ticket { key, share, ttl, owner, note, .. } = node.ticket;
         assert_eq!((key.as_str(), share), ("invoices/42", Share::new(1, 5).unwrap()));
         assert_eq!((&*owner, &*note, ttl.as_secs()), ("ann@h1", "nightly", 30));

@@ -11,9 +11,10 @@
 //! session has no more keys than that, at any number of abandoned requests.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 
 use tenure_core::TicketId;
+use tenure_core::sync::Mutex;
 use tenure_queue::SessionId;
 
 /// A latch of a session, as its client knows it.
@@ -75,7 +76,7 @@ impl Latches {
     }
 
     fn lock(&self) -> MutexGuard<'_, Sessions> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

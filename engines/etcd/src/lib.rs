@@ -18,20 +18,17 @@
 //! | file | contents |
 //! |---|---|
 //! | `lib` | the entry points; nothing else is needed to use the engine |
-//! | `description`, `url`, `settings` | the engine's description, its URLs and its options |
+//! | `description`, `url`, `settings` | the engine's description, its URLs and its settings |
 //! | `connect`, `channel`, `link` | how a connection to a member is opened, and its state |
 //! | `cluster` | which member gets a request, and how revisions that go back are found |
-//! | `calls`, `beats` | requests, and the one stream of keep-alives |
+//! | `calls`, `keep_alives` | requests, and the one stream of keep-alives |
 //! | `watches`, `listeners` | the one stream of watches, and its subscribers |
-//! | `quiet` | a member's pings, answered once a second |
 //! | `signs` | a keep-alive of a session, and whether its answer counts |
 //! | `client`, `store`, `entry` | one client, and the contract of a queue, filled in |
 //! | `keys`, `ask` | the names of keys, and requests as data |
-//! | `berths`, `names` | the names of ticket keys, used again |
+//! | `ordinals` | the last parts of ticket keys, used again |
 //! | `latches` | how the engine keeps a given-up request out for good |
 //! | `orphans` | tickets of a session that its client does not know |
-//! | `neighbours` | the next ticket in a short line: a release pushes all data that it needs |
-//! | `together` | a join and a release of one line as one transaction |
 //! | `journal` | the changes of all tickets, from a watch |
 //! | `still_held` | guarded writes: a comparison for a transaction of one's own |
 //! | `facts` | the results of the start-up check: guarantees, warnings |
@@ -40,8 +37,6 @@
 //! | `wire` | the messages, generated from `wire/etcd.proto` |
 
 mod ask;
-mod beats;
-mod berths;
 mod calls;
 mod channel;
 mod client;
@@ -51,37 +46,36 @@ mod description;
 mod entry;
 mod facts;
 mod journal;
+mod keep_alives;
 mod keys;
 mod latches;
 mod link;
 mod listeners;
-mod names;
-mod neighbours;
+mod ordinals;
 mod orphans;
-mod quiet;
 mod refused;
 mod settings;
 mod signs;
 mod status;
 mod still_held;
 mod store;
-mod together;
 mod trouble;
 mod url;
 mod watches;
 mod wire;
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use tenure_core::layers::{OnRuntime, Retry};
+use tenure_core::layers::{OnRuntime, Retries};
 use tenure_core::{BackgroundRuntime, Locks, Result, Runtime};
 use tenure_kit::IN_PLACE_MAX;
 use tenure_queue::Queue;
 
 pub use client::Etcd;
 pub use description::DESCRIPTION;
+pub use settings::Settings;
 pub use still_held::StillHeld;
+pub use tenure_kit::tls::{Pem, Tls};
 
 /// Bare requests, for measurements beside the engine. They are not part of the public API.
 #[cfg(feature = "wire")]
@@ -93,24 +87,21 @@ pub mod wire_only {
     pub use crate::wire::*;
 }
 
-/// Maximum retries of a verb whose answer is lost, with a pause that doubles each time. Together
+/// Retries of a verb whose answer is lost. Together
 /// they outlast an election.
-const RETRIES: u32 = 6;
-const RETRY_PAUSE: Duration = Duration::from_millis(50);
+const RETRIES: Retries = Retries::times(6);
 
 /// Returns the locks of the cluster that this URL names: `etcd://H1,H2,H3`, or `etcds://` with TLS.
 ///
 /// User and password stand before the hosts: `etcd://user:password@host`. The options are in the
-/// README.
+/// README. [`Settings`] are the same in code.
 ///
 /// # Errors
 ///
 /// `Invalid` for a URL that is wrong, `Unavailable` if no member can be reached, and `Rejected` if
 /// the members refuse this client.
 pub async fn connect(url: impl AsRef<str>) -> Result<Locks> {
-    let host: Arc<dyn Runtime> = Arc::new(BackgroundRuntime::for_drivers());
-    let engine = engine(url.as_ref(), host.clone()).await?;
-    Ok(Locks::on(Retry::new(engine, host.clone(), RETRIES, RETRY_PAUSE), host))
+    Settings::from_url(url)?.connect().await
 }
 
 /// Returns the engine alone, which lives on `host`.
@@ -119,7 +110,16 @@ pub async fn connect(url: impl AsRef<str>) -> Result<Locks> {
 ///
 /// As [`connect()`].
 pub async fn engine(url: &str, host: Arc<dyn Runtime>) -> Result<OnRuntime<Queue<Etcd>>> {
-    let settings = url::read(url)?;
+    engine_with(Settings::from_url(url)?, host).await
+}
+
+async fn open(settings: Settings) -> Result<Locks> {
+    let host: Arc<dyn Runtime> = Arc::new(BackgroundRuntime::for_drivers());
+    let engine = engine_with(settings, host.clone()).await?;
+    Ok(Locks::with_retries(engine, host, RETRIES))
+}
+
+async fn engine_with(settings: Settings, host: Arc<dyn Runtime>) -> Result<OnRuntime<Queue<Etcd>>> {
     let beats = host.clone();
     let opening = async move { Ok(Queue::new(Etcd::open(settings).await?, beats)) };
     let hosted = OnRuntime::make(host, opening).await?;

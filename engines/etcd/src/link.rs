@@ -1,18 +1,19 @@
 //! The members of a cluster for the kit's link, and the state of one connection.
 
+use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use tenure_core::sync::Mutex;
 use tenure_core::{Error, Result, errors};
 use tenure_kit::{ConnectContext, Connection, Link, Origin, Server};
 use tokio::time::{Instant, timeout};
 
-use crate::beats::Beats;
-use crate::calls::{Token, Wire};
+use crate::calls::{AuthorizedChannel, Token};
 use crate::connect::{Greeting, answers, connect};
+use crate::keep_alives::KeepAlives;
 use crate::settings::Settings;
 use crate::status::{ENDED, Status};
 use crate::trouble;
@@ -41,12 +42,12 @@ pub(crate) struct Members {
 }
 
 /// An open connection to one member.
-pub(crate) struct Open {
+pub(crate) struct MemberConnection {
     /// The index of the member.
     at: usize,
-    pub(crate) wire: Wire,
+    pub(crate) wire: AuthorizedChannel,
     pub(crate) version: Option<String>,
-    pub(crate) beats: Beats,
+    pub(crate) keep_alives: KeepAlives,
     pub(crate) watches: Watches,
     /// Count of answers.
     pub(crate) heard: AtomicU64,
@@ -56,7 +57,7 @@ pub(crate) struct Open {
 /// that the member does not know any more.
 pub(crate) fn failed(
     link: &Link<Members>,
-    connection: &Connection<Open>,
+    connection: &Connection<MemberConnection>,
     status: &Status,
 ) -> Error {
     let members = link.server();
@@ -74,7 +75,7 @@ pub(crate) fn failed(
 
 /// Leaves a member that does not answer: its callers use the next one. Returns whether the
 /// connection was in use until now.
-pub(crate) fn leave(link: &Link<Members>, connection: &Connection<Open>) -> bool {
+pub(crate) fn leave(link: &Link<Members>, connection: &Connection<MemberConnection>) -> bool {
     connection.wire.channel.end();
     link.give_up(connection.generation())
 }
@@ -82,7 +83,7 @@ pub(crate) fn leave(link: &Link<Members>, connection: &Connection<Open>) -> bool
 /// Checks a member that did not answer over another connection. The keep-alives, and callers
 /// without a connection of their own, may use the same member. They leave it, too, unless it
 /// answers now.
-pub(crate) fn doubt(home: &Link<Members>, left: &Connection<Open>) {
+pub(crate) fn doubt(home: &Link<Members>, left: &Connection<MemberConnection>) {
     let (members, Some(link)) = (home.server(), home.this()) else { return };
     let Some(connection) = home.current().filter(|connection| connection.at == left.at) else {
         return;
@@ -113,12 +114,18 @@ impl Members {
     }
 
     /// Drops a token that the members do not know any more: the next connection requests another.
-    fn forget(&self, wire: &Wire) {
+    fn forget(&self, wire: &AuthorizedChannel) {
         self.token().take_if(|token| wire.token.as_ref() == Some(token));
     }
 
     /// Notes that a member with a leader was reached.
-    fn opened(&self, at: usize, wire: Wire, greeting: Greeting, is_home: bool) -> Result<Open> {
+    fn opened(
+        &self,
+        at: usize,
+        wire: AuthorizedChannel,
+        greeting: Greeting,
+        is_home: bool,
+    ) -> Result<MemberConnection> {
         self.is_met.store(true, Ordering::Release);
         self.refuse_other(greeting.cluster)?;
         self.token().clone_from(&wire.token);
@@ -126,14 +133,14 @@ impl Members {
             self.next.store(at + 1, Ordering::Relaxed);
             self.at_home.store(at, Ordering::Relaxed);
         }
-        let (beats, watches) =
-            (Beats::on(wire.clone()), Watches::on(wire.clone(), self.settings.timeout));
+        let (keep_alives, watches) =
+            (KeepAlives::on(wire.clone()), Watches::on(wire.clone(), self.settings.timeout));
         let (version, heard) = (greeting.version, AtomicU64::new(0));
-        Ok(Open { at, wire, version, beats, watches, heard })
+        Ok(MemberConnection { at, wire, version, keep_alives, watches, heard })
     }
 
     fn token(&self) -> MutexGuard<'_, Option<Token>> {
-        self.token.lock().unwrap_or_else(PoisonError::into_inner)
+        self.token.lock()
     }
 
     /// Returns whether a member was reached ever.
@@ -171,9 +178,9 @@ impl Members {
 }
 
 impl Server for Members {
-    type Open = Open;
+    type Open = MemberConnection;
 
-    async fn open(&self, opening: &ConnectContext) -> Result<Open> {
+    async fn open(&self, opening: &ConnectContext) -> Result<MemberConnection> {
         let (members, is_home) = (&self.settings.members, opening.side() == Origin::Home);
         let first = if is_home {
             self.next.fetch_add(1, Ordering::Relaxed)

@@ -2,12 +2,14 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use tokio::sync::{Mutex as AsyncMutex, Notify, OwnedMutexGuard, mpsc, oneshot};
 
+use tenure_core::sync::Mutex;
+
 use crate::wire::watch_request::RequestUnion;
-use crate::wire::{Event, WatchCancelRequest, WatchRequest, WatchResponse};
+use crate::wire::{WatchCancelRequest, WatchRequest, WatchResponse};
 
 /// The watches of one stream.
 #[derive(Clone)]
@@ -182,7 +184,7 @@ impl Watched {
         let is_over = answer.canceled || answer.compact_revision > 0;
         // The end of a watch is news, too.
         let is_news = !answer.events.is_empty() || is_over;
-        let is_full = is_news && !listener.sink.take(answer);
+        let is_full = is_news && listener.queue.try_send(answer).is_err();
         let is_out = is_over || is_full;
         is_out.then(|| all.remove(id)).flatten().map(|(listener, _)| listener)
     }
@@ -199,35 +201,12 @@ pub(crate) fn cancel(watch_id: i64) -> WatchRequest {
     WatchRequest { request_union: Some(RequestUnion::CancelRequest(cancel)) }
 }
 
-/// The receiver of a watch's answers.
-pub(crate) enum Sink {
-    /// A queue.
-    Queue(mpsc::Sender<WatchResponse>),
-    /// A function.
-    Call(Call),
-}
-
-/// A function that returns at once. It is dropped with its watch.
-type Call = Box<dyn FnMut(&[Event]) + Send>;
-
-impl Sink {
-    /// Takes an answer. Returns whether there was room for it.
-    fn take(&mut self, answer: WatchResponse) -> bool {
-        match self {
-            Self::Queue(queue) => queue.try_send(answer).is_ok(),
-            Self::Call(call) => {
-                call(&answer.events);
-                true
-            }
-        }
-    }
-}
-
 /// A listener of one key or span.
 pub(crate) struct Listener {
     /// Receives the revision at which the member has begun to watch.
     pub(crate) begun: Option<oneshot::Sender<Result<i64, String>>>,
-    pub(crate) sink: Sink,
+    /// Receives the answers.
+    pub(crate) queue: mpsc::Sender<WatchResponse>,
     /// Minimum revision of news: members were seen to replay the past.
     pub(crate) after: i64,
     /// The id that a proxy gave to the watch.
@@ -235,7 +214,7 @@ pub(crate) struct Listener {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock()
 }
 
 #[cfg(test)]
@@ -247,8 +226,8 @@ mod tests {
         let watched = Watched::new();
         let listener = || {
             let (begun, has_begun) = oneshot::channel();
-            let sink = Sink::Call(Box::new(|_| {}));
-            (Listener { begun: Some(begun), sink, after: 0, given: None }, has_begun)
+            let (queue, _) = mpsc::channel(1);
+            (Listener { begun: Some(begun), queue, after: 0, given: None }, has_begun)
         };
         let ((one, mut has_begun), (late, _)) = (listener(), listener());
         assert!(watched.insert(1, one, None));

@@ -23,20 +23,22 @@ impl Etcd {
     }
 
     pub(crate) async fn orphans_of(&self, session: SessionId) -> Result<Vec<Node>> {
-        if self.berths.taken(session).len() > LISTED_MAX {
+        if self.ordinals.taken(session).len() > LISTED_MAX {
             return Ok(Vec::new());
         }
         let kept = self.lease(session, true).await?.keys;
-        // A berth is taken before the join is sent, so a join in flight is not strange.
-        let taken = self.berths.taken(session);
+        // An ordinal is taken before the join is sent, so a join in flight is not strange.
+        let taken = self.ordinals.taken(session);
         let is_strange = |key: &Vec<u8>| {
-            self.keys.place_of(key).is_some_and(|(line, _, berth)| !taken.contains(&(line, berth)))
+            self.keys
+                .place_of(key)
+                .is_some_and(|(line, _, ordinal)| !taken.contains(&(line, ordinal)))
         };
         let (ranges, _) = self.gets(kept.into_iter().filter(is_strange)).await?;
         let nodes = ranges.iter().filter_map(|range| self.keys.node(range.kvs.first()?));
-        // The ticket may have left since, and another one of this client may have taken its berth.
+        // The ticket may have left since, and another one of this client may have its key.
         let is_orphan =
-            |node: &Node| node.session == session && self.berths.of(node.name.id).is_none();
+            |node: &Node| node.session == session && self.ordinals.of(node.name.id).is_none();
         Ok(nodes.filter(is_orphan).collect())
     }
 }

@@ -12,7 +12,7 @@ use tokio::time::{sleep, timeout};
 use crate::calls::unary;
 use crate::client::Etcd;
 use crate::connect::answers;
-use crate::link::Open;
+use crate::link::MemberConnection;
 use crate::status::{Code, Status};
 use crate::wire::{LeaseKeepAliveResponse, RangeResponse, ResponseHeader};
 use crate::{ask, link};
@@ -25,7 +25,7 @@ const READS_MAX: u32 = 24;
 impl Etcd {
     /// Sends a keep-alive. Returns the remaining life of the session, counted from before it;
     /// `None` if it is over.
-    pub(crate) async fn sign(
+    pub(crate) async fn keep_alive(
         &self,
         session: SessionId,
         within: Duration,
@@ -67,8 +67,7 @@ impl Etcd {
     /// 3.5.3, may have yet to apply the grant of a young lease (etcd's issue 13675). The session's
     /// key goes with the lease, and a majority confirms the read.
     async fn has_ended(&self, session: SessionId) -> Result<Option<Duration>> {
-        let Some(number) = self.berths.number(session) else { return Ok(None) };
-        let range = match self.cluster.range(ask::get(self.keys.session(number))).await {
+        let range = match self.cluster.range(ask::get(self.keys.session(session))).await {
             // The cluster went back to older data, or lets this user read nothing: that does not
             // contradict.
             Err(error) if !error.is_retryable() => return Ok(None),
@@ -84,7 +83,11 @@ impl Etcd {
     /// since. It does not answer a read, which a majority has to confirm. Once it answers, the
     /// answer is of a later term. etcd 3.4.31 and 3.5.13 and later ask the others by themselves,
     /// but such a member does not report its leader's version.
-    async fn confirmed_term(&self, open: &Open, within: Duration) -> Result<u64, Status> {
+    async fn confirmed_term(
+        &self,
+        open: &MemberConnection,
+        within: Duration,
+    ) -> Result<u64, Status> {
         loop {
             let read = unary(&open.wire, ask::RANGE, ask::get(self.keys.broken())).await;
             match read {
@@ -107,17 +110,17 @@ fn term_of(header: Option<ResponseHeader>) -> u64 {
 /// Returns the answer to a keep-alive; `None` if the member answers neither that nor a request for
 /// its status.
 async fn beat(
-    open: &Open,
+    open: &MemberConnection,
     session: SessionId,
     within: Duration,
 ) -> Option<Result<LeaseKeepAliveResponse, Status>> {
-    let mut beat = pin!(open.beats.beat(session.cast_signed()));
+    let mut beat = pin!(open.keep_alives.send(session.cast_signed()));
     if let Ok(answer) = timeout(within / 2, &mut beat).await {
         return Some(answer);
     }
     // A member may have passed it on to a leader that stands still. It waits for that leader only,
     // and for no later one. So another stream is another try.
-    let again = pin!(open.beats.beat_anew(session.cast_signed()));
+    let again = pin!(open.keep_alives.send_anew(session.cast_signed()));
     let (beat, lives) = (pin!(either(beat, again)), timeout(within / 3, answers(&open.wire)));
     match select(beat, pin!(lives)).await {
         Either::Left((answer, _)) => Some(answer),

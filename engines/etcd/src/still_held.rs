@@ -4,19 +4,21 @@
 use std::fmt;
 
 use prost::Message as _;
-use tenure_core::LeaseHandle;
-use tenure_queue::{LineId, Name};
+use tenure_core::{
+    BackgroundRuntime, Error, LINE_TICKETS_MAX, LeaseHandle, Loss, Result, spawn_cancellable,
+};
+use tenure_queue::LineId;
 
 use crate::ask::is_made;
-use crate::berths::Berths;
-use crate::keys::{Keys, number};
-use crate::settings::PREFIX;
+use crate::client::Etcd;
+use crate::keys::number;
+use crate::{Settings, trouble};
 
 /// A comparison for a transaction of your own in the same cluster: "the lock is still held".
 ///
 /// A holder that was paused too long may overwrite what its successor has written. etcd itself can
 /// refuse that write. The ticket of a holder is a key, which is gone before the next ticket is
-/// served. Its name may be used again, and its create revision never is. So a transaction that
+/// served. The key may be used again, and its create revision never is. So a transaction that
 /// compares the revision is carried out only while the lock is held.
 ///
 /// Use it with any client: as data, as the message of etcd's API, or as a line of `etcdctl txn`.
@@ -25,7 +27,7 @@ use crate::settings::PREFIX;
 /// # async fn write() -> tenure_core::Result<()> {
 /// let locks = tenure_etcd::connect("etcd://h1,h2,h3").await?;
 /// let guard = locks.mutex("invoices/42").lock().await?;
-/// let still_held = tenure_etcd::StillHeld::of(&guard);
+/// let still_held = tenure_etcd::StillHeld::find("etcd://h1,h2,h3", &guard.handle()).await?;
 /// // With the crate etcd-client:
 /// // Compare::create_revision(still_held.key(), CompareOp::Equal, still_held.create_revision())
 /// println!("only if {still_held}");
@@ -36,8 +38,6 @@ use crate::settings::PREFIX;
 /// It works for mutexes, readers, writers, permits and leaders. A transaction that is refused has
 /// changed nothing: stop, the lock is lost.
 ///
-/// A lock of another store, or of a quorum, has no such key: the transaction is refused.
-///
 /// **Not promised**: keys and revisions of two clusters may be the same. So send the transaction to
 /// the cluster that keeps the lock. Another one may take it for a lock of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,13 +47,39 @@ pub struct StillHeld {
 }
 
 impl StillHeld {
-    /// Returns the comparison for this lock.
-    pub fn of(held: &LeaseHandle) -> Self {
-        let name = Name { line: LineId::of(held.key()), of: held.share().of(), id: held.id() };
-        // A ticket that no client of this process has is not held: compare a key that never exists.
-        let nowhere = || (Keys::of(PREFIX).nowhere(&name), held.token());
-        let (key, created) = Berths::key_of(&name).unwrap_or_else(nowhere);
-        Self { key, created }
+    /// Returns the comparison for this lock of the cluster that this URL names.
+    ///
+    /// It connects, and reads the line once: only etcd knows the key of each ticket. One call is
+    /// enough for a hold.
+    ///
+    /// # Errors
+    ///
+    /// `Lost` if the lock is not held any more, and also for a lock of another store or of a
+    /// quorum, which has no such key. Otherwise as [`connect`](crate::connect()).
+    pub async fn find(url: impl AsRef<str>, held: &LeaseHandle) -> Result<Self> {
+        Self::find_with(Settings::from_url(url)?, held).await
+    }
+
+    /// As [`find`](Self::find), with settings that the program has built.
+    ///
+    /// # Errors
+    ///
+    /// As [`find`](Self::find).
+    pub async fn find_with(settings: Settings, held: &LeaseHandle) -> Result<Self> {
+        let (line, id, host) =
+            (LineId::of(held.key()), held.id(), BackgroundRuntime::for_drivers());
+        let silence = trouble::silence(&settings);
+        let finding = async move {
+            let etcd = Etcd::open(settings).await?;
+            let front = etcd.front_in_pages(&line, LINE_TICKETS_MAX * 2).await?;
+            Ok(front.nodes.into_iter().find(|node| node.name.id == id))
+        };
+        let found = spawn_cancellable(&host, finding).await.unwrap_or(Err(silence))?;
+        if found.is_none() {
+            held.check()?;
+        }
+        let node = found.ok_or_else(|| Error::lost(Loss::Broken))?;
+        Ok(Self { key: node.key.to_vec(), created: node.created })
     }
 
     /// Returns the key of the ticket.

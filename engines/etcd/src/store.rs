@@ -4,19 +4,17 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use futures_util::future::{join_all, select_all, try_join_all};
-use tenure_core::{Error, ErrorKind, Guarantees, Key, Loss, Result, TicketId};
+use tenure_core::{Error, ErrorKind, Guarantees, Key, Loss, Result, TicketId, served};
 use tenure_queue::{
-    Distance, Door, Enter, Entered, Followed, Front, Granted, LineId, Name, Node, Register, Remove,
-    Removed, SessionId, Sought, Store, Told, Watching, Why, Written,
+    Ahead, Enter, Entered, Followed, Front, Granted, Hint, LineId, Name, Node, Position,
+    Precondition, Register, Remove, Removed, SessionId, Sought, Store, Watching, Written,
 };
-use tokio::sync::oneshot;
 
-use crate::berths::Asking;
 use crate::client::{Etcd, PAGE};
-use crate::entry::{Came, Tickets};
-use crate::keys::{Berth, answered_at, revision, value};
+use crate::entry::{EnterReply, Tickets};
+use crate::keys::{answered_at, revision, value};
 use crate::latches::Latch;
-use crate::neighbours::{Ear, is_put_again};
+use crate::ordinals::PendingJoin;
 use crate::wire::{KeyValue, RangeResponse, TxnResponse};
 use crate::{ask, entry, facts, journal};
 
@@ -46,17 +44,14 @@ impl Store for Etcd {
 
     async fn open(&self, ttl: Duration) -> Result<Granted> {
         let granted = self.grant(ttl.max(self.cluster.settings().session_ttl)).await?;
-        let number = match self.claim(granted.id).await {
-            Ok(number) => number,
-            Err(error) => {
-                if self.revoke(granted.id).await.is_ok() {
-                    self.asked_lease().take();
-                }
-                return Err(error);
-            }
-        };
         let session = granted.id.cast_unsigned();
-        self.berths.open(session, number);
+        if let Err(error) = self.cluster.txn(entry::open(&self.keys, session)).await {
+            if self.revoke(granted.id).await.is_ok() {
+                self.asked_lease().take();
+            }
+            return Err(error);
+        }
+        self.ordinals.open(session);
         self.latches.open(session);
         self.asked_lease().take();
         let ttl = Duration::from_secs(granted.ttl.unsigned_abs());
@@ -64,11 +59,11 @@ impl Store for Etcd {
     }
 
     async fn keep(&self, session: SessionId, within: Duration) -> Result<Option<Duration>> {
-        self.sign(session, within).await
+        self.keep_alive(session, within).await
     }
 
     async fn end(&self, session: SessionId) -> Result<()> {
-        self.berths.end(session);
+        self.ordinals.end(session);
         self.latches.end(session);
         self.revoke(session.cast_signed()).await
     }
@@ -85,72 +80,72 @@ impl Store for Etcd {
     async fn enter(&self, enter: &Enter<'_>) -> Result<Entered> {
         let Enter { name, session, .. } = *enter;
         let latch = self.latches.of(name.id, session);
-        let (berth, asking) = self.berths.take(name, session, latch.shut)?;
-        let came = match self.enter_at(enter, berth, &latch, &asking).await {
+        let (ordinal, asking) = self.ordinals.take(name, session, latch.shut)?;
+        let key = self.keys.ticket(name, session, ordinal);
+        let reply = match self.enter_at(enter, &key, &latch, &asking).await {
             Err(error) => {
                 if self.is_out_for(name, &error).await {
                     asking.answered();
                 }
                 return Err(error);
             }
-            Ok(came) => came,
+            Ok(reply) => reply,
         };
-        match came {
-            Came::To(entered) => {
-                // A ticket that joined stays in doubt until its place is known. If it is refused
-                // before that, it is removed.
-                let entered = self.stands(name, *entered).await?;
-                asking.answered();
-                return Ok(entered);
+        let entered = match reply {
+            EnterReply::Joined(node, last) => match self.stands(&node, last).await {
+                Ok(entered) => Ok(entered),
+                Err(error) => Err(self.take_back(&node, error).await?),
+            },
+            EnterReply::Unreadable(node, error) => Err(self.take_back(&node, error).await?),
+            EnterReply::Decided(entered) => Ok(*entered),
+            // The ticket may have been given up meanwhile: only a caller that still wants it may
+            // retry.
+            EnterReply::Fenced(now, at) => {
+                self.latches.was_seen(now, at);
+                Ok(Entered::Again)
             }
-            Came::Shut(now, at) => self.latches.was_seen(now, at),
-            // It stays in doubt, and is removed.
-            Came::Behind(error) => return Err(error),
-            Came::Strange => return Err(self.cluster.strange()),
             // It must not join twice: the earlier caller removes it first.
-            Came::Elsewhere if asking.was_asked_before() => return Err(self.silence()),
-            Came::Elsewhere => self.berths.elsewhere(name, session)?,
-        }
-        asking.answered();
-        // The ticket may have been given up meanwhile: only a caller that still wants it may retry.
-        Ok(Entered::Again)
-    }
-
-    async fn front(&self, line: &LineId, most: usize, whose: Option<&Name>) -> Result<Front> {
-        let front = if most > PAGE {
-            self.front_in_pages(line, most).await?
-        } else {
-            let (range, at) = self.cluster.range(ask::first(self.keys.line(line), most)).await?;
-            entry::front(&self.keys, &range, at)
+            EnterReply::KeyTaken if asking.was_asked_before() => return Err(self.silence()),
+            EnterReply::KeyTaken => self.ordinals.elsewhere(name, session).map(|()| Entered::Again),
+            EnterReply::Malformed => return Err(self.cluster.strange()),
         };
-        if let Some(name) = whose {
-            let own = front.nodes.iter().find(|node| node.name == *name);
-            let before = own.map_or(u64::MAX, |node| node.created);
-            entry::refuse_unreadable(front.unreadable, before)?;
-            self.neighbours.note(name.id, &front.nodes);
-        }
-        Ok(front)
+        asking.answered();
+        entered
     }
 
-    async fn ahead(&self, node: &Node, most: usize) -> Result<Vec<Node>> {
-        let (range, _) = self.cluster.range(entry::ahead(&self.keys, node, most)).await?;
-        let ahead = Tickets::of(&self.keys, &range);
-        entry::refuse_unreadable(ahead.unreadable, node.created)?;
-        Ok(ahead.nodes)
+    async fn front(&self, line: &LineId, most: usize) -> Result<Front> {
+        if most > PAGE {
+            return self.front_in_pages(line, most).await;
+        }
+        let (range, at) = self.cluster.range(ask::first(self.keys.line(line), most)).await?;
+        Ok(entry::front(&self.keys, &range, at))
+    }
+
+    async fn position(&self, sought: Sought<'_>) -> Result<Option<(Node, Position)>> {
+        let name = sought.name();
+        let front = self.front(&name.line, entry::PAGE).await?;
+        let own = front.nodes.iter().find(|node| node.name == *name);
+        entry::refuse_unreadable(front.unreadable, own.map_or(u64::MAX, |own| own.created))?;
+        if let Some(own) = own {
+            return Ok(Some((own.clone(), front.position_of(own))));
+        }
+        if front.nodes.len() >= front.total {
+            return Ok(None);
+        }
+        let Some(own) = self.look(&[sought]).await?.0.pop().flatten() else { return Ok(None) };
+        let position = self.far_back(&own, &front).await?;
+        Ok(Some((own, position)))
     }
 
     async fn look(&self, sought: &[Sought<'_>]) -> Result<(Vec<Option<Node>>, u64)> {
         let key = |sought: &Sought<'_>| match *sought {
-            Sought::Seen(node) => self.keys.seen(node),
-            Sought::Own(name) => match self.berths.of(name.id) {
-                Some(berth) => self.keys.ticket(name, berth),
-                None => self.keys.nowhere(name),
-            },
+            Sought::Seen(node) => node.key.to_vec(),
+            Sought::Own(name) => self.key_of(name).unwrap_or_else(|| self.keys.nowhere(name)),
         };
         let (ranges, at) = self.gets(sought.iter().map(key)).await?;
         let node = |(range, sought): (RangeResponse, &Sought<'_>)| {
             let node = range.kvs.first().and_then(|kept| self.keys.node(kept));
-            // Another ticket may have taken the same berth since.
+            // Another ticket may have the same key since.
             node.filter(|node| node.name == *sought.name())
         };
         Ok((ranges.into_iter().zip(sought).map(node).collect(), at))
@@ -160,50 +155,27 @@ impl Store for Etcd {
         self.orphans_of(session).await
     }
 
-    fn is_doubtful(&self, ticket: TicketId) -> bool {
-        self.berths.is_doubtful(ticket)
-    }
-
     fn forget(&self, ticket: TicketId) {
-        self.berths.forget(ticket);
-        self.neighbours.forget(ticket);
+        self.ordinals.forget(ticket);
     }
 
     async fn change(&self, node: &Node, body: &[u8]) -> Result<Option<Node>> {
         let kept = value(node.name.id, body);
-        let answer =
-            self.cluster.txn(entry::change(self.keys.seen(node), kept, node.version)).await?;
+        let answer = self.cluster.txn(entry::change(node.key.to_vec(), kept, node.version)).await?;
         let at = answered_at(answer.header);
         if !answer.succeeded {
             return Ok(None);
         }
         let now = Node::read(node.name.clone(), node.session, node.created, at, body);
-        Ok(now.map(|now| Node { berth: node.berth, ..now }))
+        Ok(now.map(|now| Node { key: node.key.clone(), ..now }))
     }
 
     async fn remove(&self, remove: &Remove<'_>) -> Result<Removed> {
         let id = remove.node.name.id;
-        self.berths.leaves(id);
-        let is_doubtful = self.berths.is_doubtful(id);
+        let is_doubtful = self.ordinals.is_doubtful(id);
         let latch = is_doubtful.then(|| self.latches.of(id, remove.node.session));
-        let next = remove.next.is_none() && remove.is_all;
-        let next = next.then(|| self.neighbours.next_of(remove.node)).flatten();
-        let is_plain = latch.is_none() && remove.provided.is_empty() && remove.why == Why::Left;
-        let send = async |next: Option<&Node>| {
-            let txn = entry::remove(&self.keys, remove, latch.as_ref(), next);
-            let line = &remove.node.name.line;
-            if is_plain && next.is_none() {
-                return self.together.release(line, txn).await;
-            }
-            self.together.part(line);
-            self.cluster.txn(txn).await
-        };
-        let answer = match send(next.as_ref()).await {
-            // The expected next ticket has left.
-            Ok(answer) if next.is_some() && !answer.succeeded => send(None).await,
-            answer => answer,
-        };
-        let answer = match answer {
+        let txn = entry::remove(&self.keys, remove, latch.as_ref());
+        let answer = match self.cluster.txn(txn).await {
             Err(error) if is_over(&error) => TxnResponse::default(),
             Err(error) if error.kind() == ErrorKind::Rejected => {
                 return self.remove_only(remove).await;
@@ -216,10 +188,9 @@ impl Store for Etcd {
         Ok(entry::removed(&self.keys, remove, answer))
     }
 
-    async fn forestall(&self, name: &Name, session: SessionId) -> Result<Option<Node>> {
-        let (latch, berth) = (self.latches.of(name.id, session), self.berths.of(name.id));
-        let answer = match self.cluster.txn(entry::forestall(&self.keys, name, berth, &latch)).await
-        {
+    async fn fence_out(&self, name: &Name, session: SessionId) -> Result<Option<Node>> {
+        let (latch, key) = (self.latches.of(name.id, session), self.key_of(name));
+        let answer = match self.cluster.txn(entry::fence_out(&self.keys, key, &latch)).await {
             // It would join with that session, or never.
             Err(error) if is_over(&error) => TxnResponse::default(),
             // A full member shuts no latch. A ticket that has joined already can be removed there
@@ -236,32 +207,19 @@ impl Store for Etcd {
         Ok(node.filter(|node| node.name == *name))
     }
 
-    async fn watch(&self, nodes: &[Node], distance: Distance) -> Result<Watching> {
-        if let ([own, ahead], Distance::Next | Distance::Near) = (nodes, distance) {
-            return self.watch_line(own, ahead).await;
-        }
+    async fn watch(&self, nodes: &[Node]) -> Result<Watching> {
         let connection = self.cluster.link.connection().await?;
         // All at once: one after the other would take a round trip each.
-        let watch = |node: &Node| connection.watches.key(self.keys.seen(node), node.version);
+        let watch = |node: &Node| connection.watches.key(node.key.to_vec(), node.version);
         let begun = try_join_all(nodes.iter().map(watch)).await;
         let begun = begun.map_err(|status| self.cluster.failed(&connection, &status))?;
         let at = begun.iter().map(|news| revision(news.watch.at)).max().unwrap_or(0);
-        let all = begun.into_iter().zip(nodes).map(|(mut news, node)| {
-            let (keys, known) = (self.keys.clone(), node.clone());
-            Box::pin(async move {
-                // A release of the one ahead of it puts a key again, which is no news for the
-                // ticket behind.
-                while let Some(answer) = news.next().await
-                    && answer.events.iter().all(|event| is_put_again(&keys, event, &known))
-                    && !answer.canceled
-                    && answer.compact_revision == 0
-                {}
-            })
-        });
+        let all =
+            begun.into_iter().map(|mut news| Box::pin(async move { drop(news.next().await) }));
         let changed = select_all(all);
         let changed = Box::pin(async move {
             changed.await;
-            Told::Change
+            Hint::Changed
         });
         Ok(Watching { at, changed })
     }
@@ -320,33 +278,20 @@ fn is_over(error: &Error) -> bool {
 }
 
 impl Etcd {
-    async fn front_in_pages(&self, line: &LineId, most: usize) -> Result<Front> {
+    /// Returns the key of a ticket of this client, if it has one.
+    fn key_of(&self, name: &Name) -> Option<Vec<u8>> {
+        let (session, ordinal) = self.ordinals.of(name.id)?;
+        Some(self.keys.ticket(name, session, ordinal))
+    }
+
+    pub(crate) async fn front_in_pages(&self, line: &LineId, most: usize) -> Result<Front> {
         let mut tickets = Tickets::default();
         let at = self.list(self.keys.line(line), |kept| tickets.add(&self.keys, kept)).await?;
         let Tickets { mut nodes, unreadable } = tickets;
         nodes.sort_by_key(|node| node.created);
         let total = nodes.len();
         nodes.truncate(most);
-        Ok(Front { nodes, total, at, unreadable, ahead: None })
-    }
-
-    /// Watches a short line for one of its tickets. The watch goes on when the ticket is served.
-    async fn watch_line(&self, own: &Node, ahead: &Node) -> Result<Watching> {
-        let connection = self.cluster.link.connection().await?;
-        let ((tell, told), behind) = (oneshot::channel(), self.neighbours.behind(own.name.id));
-        let (keys, own_now, ahead) = (self.keys.clone(), own.clone(), ahead.clone());
-        let mut ear = Ear::new(keys, own_now, ahead, behind.clone(), tell);
-        let (line, id) = (self.keys.line(&own.name.line), own.name.id);
-        let watch = connection.watches.tell(line, own.created, move |events| ear.hear(events));
-        let watch = watch.await.map_err(|status| self.cluster.failed(&connection, &status))?;
-        let at = revision(watch.at);
-        self.neighbours.keep(id, watch, behind);
-        if self.berths.of(id).is_none() {
-            // The ticket was forgotten meanwhile.
-            self.neighbours.forget(id);
-        }
-        let changed = Box::pin(async move { told.await.unwrap_or(Told::Change) });
-        Ok(Watching { at, changed })
+        Ok(Front { nodes, total, at, unreadable })
     }
 
     /// Reads these keys. Returns each as it was at a moment after the call, and the first of these
@@ -370,57 +315,95 @@ impl Etcd {
     async fn enter_at(
         &self,
         enter: &Enter<'_>,
-        berth: Berth,
+        key: &[u8],
         latch: &Latch,
-        asking: &Asking<'_>,
-    ) -> Result<Came> {
+        asking: &PendingJoin<'_>,
+    ) -> Result<EnterReply> {
         let line = &enter.name.line;
-        let is_plain = enter.door == Door::Open && enter.base_version == 0 && asking.is_alone();
+        let is_plain = enter.precondition == Precondition::SameCapacity
+            && enter.base_version == 0
+            && asking.is_alone();
         let asks_alone = is_plain && self.free.seems(line);
         if asks_alone {
             let answer =
-                self.cluster.txn(entry::enter_alone(&self.keys, enter, berth, latch)).await?;
-            if let Some(entered) = entry::entered_alone(enter, berth, &answer)? {
-                return Ok(Came::To(Box::new(entered)));
+                self.cluster.txn(entry::enter_alone(&self.keys, enter, key, latch)).await?;
+            if let Some(node) = entry::entered_alone(enter, key, &answer)? {
+                let (nodes, at) = (vec![node.clone()], node.created);
+                let line = Front { nodes, total: 1, at, unreadable: None };
+                return Ok(EnterReply::Joined(Box::new(node), line));
             }
         }
-        let is_first_try = enter.door == Door::Unchanged(0) && enter.base_version == 0;
+        let is_first_try =
+            enter.precondition == Precondition::UnchangedSince(0) && enter.base_version == 0;
         if is_first_try
             && !asking.was_asked_before()
             && !self.free.seems(line)
             && let Some(out) = self.look_first(enter.name).await?
         {
-            return Ok(Came::To(Box::new(out)));
+            return Ok(EnterReply::Decided(Box::new(out)));
         }
-        let txn = entry::enter(&self.keys, enter, berth, latch);
-        // A ticket that takes the whole capacity is served after those in any case.
-        let is_behind = asking.has_others() && enter.door == Door::Open && enter.is_all;
-        let answer = if is_behind {
-            self.together.join(line, txn).await?
-        } else {
-            self.cluster.txn(txn).await?
-        };
-        let came = entry::entered(&self.keys, enter, berth, latch, answer)?;
-        if let Came::To(entered) = &came {
-            let is_free = match &**entered {
-                // If the line is empty, and the request for an empty line was refused, the line has
-                // a base, which stays.
-                Entered::In { front, .. } => front.total < 2 && !asks_alone,
-                Entered::Out { front, .. } => front.total == 0,
-                Entered::Again => false,
-            };
-            self.free.note(line, is_free);
+        let answer = self.cluster.txn(entry::enter(&self.keys, enter, key, latch)).await?;
+        let reply = entry::entered(&self.keys, enter, key, latch, answer)?;
+        match &reply {
+            // If the line is empty, and the request for an empty line was refused, the line has a
+            // base, which stays.
+            EnterReply::Joined(_, last) => self.free.note(line, last.total < 2 && !asks_alone),
+            EnterReply::Decided(entered) => {
+                self.free.note(line, matches!(**entered, Entered::Out { taken: 0, .. }));
+            }
+            _ => {}
         }
-        Ok(came)
+        Ok(reply)
     }
 
-    /// Returns where a ticket stands that is in its line.
-    async fn stands(&self, name: &Name, entered: Entered) -> Result<Entered> {
-        let entered = self.once(entered).await?;
-        if let Entered::In { node, .. } = &entered {
-            self.berths.came_in(name.id, node.created);
+    /// Removes a ticket that joined and is refused all the same. Returns the refusal.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable` if the ticket may still be in its line.
+    async fn take_back(&self, node: &Node, refused: Error) -> Result<Error> {
+        if refused.is_retryable() {
+            return Err(refused);
         }
-        self.with_front(entered).await
+        self.remove_only(&Remove::just(node)).await.map_err(|_| self.silence())?;
+        Ok(refused)
+    }
+
+    /// Returns where a ticket stands that joined, and that these are the last tickets of its line.
+    /// Removes it if another client, or a copy of this process, has one of the same id there.
+    async fn stands(&self, node: &Node, last: Front) -> Result<Entered> {
+        if let Some(twin) = entry::twin(&last, &node.name, node.created) {
+            self.remove(&Remove::just(node)).await?;
+            return Ok(Entered::Existing(twin));
+        }
+        let position = match entry::position(&last, node) {
+            Some(position) => position,
+            None => self.in_whole_line(node).await?,
+        };
+        Ok(Entered::In { node: node.clone(), position, total: last.total })
+    }
+
+    /// Returns where a ticket stands that is not among the first of its line.
+    async fn far_back(&self, own: &Node, first: &Front) -> Result<Position> {
+        let share = own.ticket.share;
+        let most = if share.take() == share.of() { 1 } else { entry::PAGE };
+        let (range, _) = self.cluster.range(entry::ahead(&self.keys, own, most)).await?;
+        let near = Tickets::of(&self.keys, &range);
+        entry::refuse_unreadable(near.unreadable, own.created)?;
+        let taken: u64 = near.nodes.iter().map(Node::take).sum();
+        if served(taken, share) {
+            return self.in_whole_line(own).await;
+        }
+        let ahead = Ahead::of(&first.nodes);
+        let nearest = near.nodes.first().map_or(0, |node| node.created);
+        let ahead = Ahead { taken: ahead.taken.max(taken), nearest, ..ahead };
+        Ok(Position::new(first.at, ahead, near.nodes, share))
+    }
+
+    async fn in_whole_line(&self, own: &Node) -> Result<Position> {
+        let front = self.front(&own.name.line, usize::MAX).await?;
+        entry::refuse_unreadable(front.unreadable, own.created)?;
+        Ok(front.position_of(own))
     }
 
     /// Notes that requests for this ticket with the latch, or with an earlier one, are refused.
@@ -430,26 +413,6 @@ impl Etcd {
             self.latches.was_shut(latch, at);
         }
         // If nothing was put, the session is over.
-        self.berths.forestalled(id, at.unwrap_or(u64::MAX));
-    }
-
-    /// Reads the whole line if its last tickets do not show where a new ticket stands.
-    async fn with_front(&self, entered: Entered) -> Result<Entered> {
-        match entered {
-            Entered::In { node, front, fresh: true } if !entry::tells_enough(&front) => {
-                let name = &node.name;
-                let front = self.front(&name.line, front.total, Some(name)).await?;
-                Ok(Entered::In { node, front, fresh: true })
-            }
-            entered => Ok(entered),
-        }
-    }
-
-    /// Removes a ticket that joined although a copy of its process has one of the same id there.
-    async fn once(&self, entered: Entered) -> Result<Entered> {
-        let Entered::In { node, front, fresh: true } = &entered else { return Ok(entered) };
-        let Some(twin) = entry::twin(front, &node.name, node.created) else { return Ok(entered) };
-        self.remove(&Remove::just(node)).await?;
-        Ok(Entered::In { node: twin, front: front.clone(), fresh: false })
+        self.ordinals.fenced_out(id, at.unwrap_or(u64::MAX));
     }
 }

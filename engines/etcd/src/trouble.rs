@@ -189,7 +189,7 @@ pub(crate) fn at_the_door(settings: &Settings, member: &Address, status: &Status
 fn ended(settings: &Settings, member: &Address) -> Error {
     let hint = match &settings.tls {
         None => "if it wants TLS, write etcds://; and is that the port of etcd's clients?",
-        Some(tls) if tls.cert.is_none() => {
+        Some(tls) if !tls.has_identity() => {
             "if it wants a certificate of this client, name one as `cert=FILE` and `key=FILE`"
         }
         Some(_) => "is that the port of etcd's clients, and is `cert` one that the member trusts?",
@@ -239,10 +239,12 @@ pub(crate) fn ends_connection(status: &Status) -> bool {
 
 /// Returns whether the member has no leader, and so answers nothing.
 pub(crate) fn is_leaderless(status: &Status) -> bool {
+    // The server gives only text.
     status.message().contains(NO_LEADER)
 }
 
 /// Returns whether the member does not know the token any more. Another token mends that.
 pub(crate) fn is_stranger(status: &Status) -> bool {
+    // The server gives only text.
     status.code() == Code::Unauthenticated || status.message().contains(OLD_TOKEN)
 }

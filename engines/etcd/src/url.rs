@@ -1,87 +1,80 @@
 //! The URLs of etcd's clusters.
 
-use std::ops::RangeInclusive;
-use std::time::Duration;
-
 use tenure_core::{Error, Result};
-use tenure_kit::options::Value;
-use tenure_kit::tls::Files;
+use tenure_kit::options::{TIMES, Value};
+use tenure_kit::tls::Tls;
 use tenure_kit::url::Servers;
 
+use crate::Settings;
 use crate::description::{DESCRIPTION, OPTIONS};
-use crate::settings::Settings;
-
-const PORT: u16 = 2379;
-const TIMES: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(3600);
-
-/// Reads a URL.
-pub(crate) fn read(url: &str) -> Result<Settings> {
-    let url = DESCRIPTION.read(url)?;
-    let Servers { login, addresses, path } = url.servers(PORT)?;
-    if !path.is_empty() {
-        return Err(Error::invalid(
-            "the URL has something behind its members: leave it out, and write ?prefix=TEXT for a prefix",
-        ));
-    }
-    if login.password.is_some() && login.user.is_none() {
-        return Err(Error::invalid(
-            "the URL has a password and no user: write user:password@ before the first server",
-        ));
-    }
-    let mut settings = Settings::of(addresses, login);
-    if url.scheme() == "etcds" {
-        settings.tls = Some(Files::default());
-    }
-    for (name, value) in url.options(OPTIONS)? {
-        settings.set(name, value)?;
-    }
-    settings.tls.as_ref().map_or(Ok(()), Files::agree)?;
-    Ok(settings)
-}
+use crate::settings::PORT;
 
 impl Settings {
-    fn set(&mut self, name: &str, value: Value) -> Result<()> {
+    /// Reads the settings of a URL: `etcd://M1,M2,M3`, or `etcds://` with TLS.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](tenure_core::ErrorKind::Invalid) if a part of the URL is wrong.
+    pub fn from_url(url: impl AsRef<str>) -> Result<Self> {
+        let url = DESCRIPTION.read(url.as_ref())?;
+        let Servers { login, addresses, path } = url.servers(PORT)?;
+        if !path.is_empty() {
+            return Err(Error::invalid(
+                "the URL has something behind its members: leave it out, and write ?prefix=TEXT for a prefix",
+            ));
+        }
+        let mut settings = Self { login, ..Self::of(addresses) };
+        if url.scheme() == "etcds" {
+            settings = settings.tls(Tls::new());
+        }
+        for (name, value) in url.options(OPTIONS)? {
+            settings = settings.with(name, value)?;
+        }
+        Ok(settings)
+    }
+
+    /// Sets an option of a URL.
+    fn with(mut self, name: &str, value: Value) -> Result<Self> {
         match name {
-            "prefix" => self.prefix = prefix(value)?,
-            "timeout" => self.timeout = value.time(TIMES)?,
-            "connect_timeout" => self.connect_timeout = value.time(TIMES)?,
-            "session_ttl" => self.session_ttl = value.time(TIMES)?,
-            "ca" | "cert" | "key" => Files::wanted(&mut self.tls, "etcds")?.set(name, value)?,
+            "prefix" => self.prefix(value.text()),
+            "timeout" => self.timeout(value.time(TIMES)?),
+            "connect_timeout" => self.connect_timeout(value.time(TIMES)?),
+            "session_ttl" => self.session_ttl(value.time(TIMES)?),
+            "ca" | "cert" | "key" => {
+                Tls::wanted(&mut self.tls, "etcds")?.set(name, value)?;
+                Ok(self)
+            }
             _ => unreachable!("`{name}` is an option of the engine's, and is not read"),
         }
-        Ok(())
     }
-}
-
-fn prefix(value: Value) -> Result<String> {
-    let plain = |letter: char| {
-        letter.is_ascii_alphanumeric() || matches!(letter, '.' | '_' | '-' | '/' | ':')
-    };
-    let wrong = value.wrong("1 to 128 letters, digits and the signs . _ - : /");
-    let text = value.text();
-    if text.is_empty() || text.len() > 128 || !text.chars().all(plain) {
-        return Err(wrong);
-    }
-    Ok(text)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use tenure_kit::secret::Secret;
+    use tenure_kit::tls::Pem;
 
     use super::*;
 
+    fn read(url: &str) -> Result<Settings> {
+        let settings = Settings::from_url(url)?;
+        settings.check().map(|()| settings)
+    }
+
     #[test]
     fn terms_are_read_and_have_defaults() {
-        let read =
-            read("etcds://me:p%40ss@a,b:5?prefix=/my/app&timeout=300ms&session_ttl=9s&ca=/ca.pem")
-                .unwrap();
-        let members: Vec<_> = read.members.iter().map(ToString::to_string).collect();
+        let settings =
+            read("etcds://me:p%40ss@a,b:5?prefix=/my/app&timeout=300ms&session_ttl=9s").unwrap();
+        let members: Vec<_> = settings.members.iter().map(ToString::to_string).collect();
         assert_eq!(members, ["a:2379", "b:5"]);
-        assert_eq!((read.prefix.as_str(), read.timeout), ("/my/app", Duration::from_millis(300)));
-        assert_eq!(read.session_ttl, Duration::from_secs(9));
-        assert_eq!(read.tls.and_then(|tls| tls.ca), Some("/ca.pem".into()));
-        assert_eq!(super::read("etcd://h").unwrap().prefix, "tenure");
+        assert_eq!(
+            (settings.prefix.as_str(), settings.timeout),
+            ("/my/app", Duration::from_millis(300))
+        );
+        assert_eq!(settings.session_ttl, Duration::from_secs(9));
+        assert_eq!(read("etcd://h").unwrap().prefix, "tenure");
     }
 
     #[test]
@@ -94,13 +87,56 @@ mod tests {
     }
 
     #[test]
-    fn every_option_is_read() {
+    fn each_part_of_a_url_has_a_setter() {
+        let usual = || Settings::servers(["h"]).unwrap().tls(Tls::new());
+        let secs = Duration::from_secs;
+        let ca = || Tls::new().ca(Pem::File("ca".into()));
+        let identity = || Tls::new().identity(Pem::File("cert".into()), Pem::File("key".into()));
         for option in OPTIONS {
-            let mut settings = read("etcds://h").unwrap();
-            let words = ["1s", "1", "on"];
-            let read = words.map(|word| settings.set(option.name, Value::new("it", word)).is_ok());
-            assert!(read.contains(&true), "{}", option.name);
+            let (value, built) = match option.name {
+                "prefix" => ("p", usual().prefix("p")),
+                "timeout" => ("1s", usual().timeout(secs(1))),
+                "connect_timeout" => ("1s", usual().connect_timeout(secs(1))),
+                "session_ttl" => ("1s", usual().session_ttl(secs(1))),
+                "ca" => ("ca", Ok(usual().tls(ca()))),
+                "cert" => ("cert&key=key", Ok(usual().tls(identity()))),
+                "key" => ("key&cert=cert", Ok(usual().tls(identity()))),
+                other => panic!("`{other}` has no setter"),
+            };
+            let built = built.unwrap();
+            let url = format!("etcds://h?{}={value}", option.name);
+            assert_eq!(read(&url).unwrap(), built, "{url}");
+            assert_ne!(built, usual(), "{url}");
         }
+        let built = Settings::servers(["h", "[::1]:5"]).unwrap().login("me", "p@ss");
+        assert_eq!(read("etcd://me:p%40ss@h,[::1]:5").unwrap(), built);
+    }
+
+    #[test]
+    fn a_wrong_value_has_the_same_sentence_in_code_as_in_a_url() {
+        let usual = || Settings::servers(["h"]).unwrap();
+        let long = Duration::from_secs(3601);
+        for (url, built) in [
+            ("etcd://h:0", Settings::servers(["h:0"])),
+            ("etcd://h?prefix=*", usual().prefix("*")),
+            ("etcd://h?timeout=0s", usual().timeout(Duration::ZERO)),
+            ("etcd://h?connect_timeout=2h", usual().connect_timeout(long)),
+            ("etcd://h?session_ttl=2h", usual().session_ttl(long)),
+            ("etcd://me@h", Ok(usual().login("me", ""))),
+            ("etcd://:secret@h", Ok(usual().login("", "secret"))),
+        ] {
+            let built = built.and_then(|built| built.check()).unwrap_err();
+            assert_eq!(built.to_string(), read(url).unwrap_err().to_string(), "{url}");
+        }
+    }
+
+    #[test]
+    fn no_password_and_no_key_is_printed() {
+        let pem = |text: &str| Pem::Bytes(text.into());
+        let tls = Tls::new().ca(pem("secret")).identity(pem("secret"), pem("secret"));
+        let settings = Settings::servers(["h"]).unwrap().login("me", "secret").tls(tls);
+        let shown = format!("{settings:?} {settings:#?}");
+        assert!(!shown.contains("secret") && !shown.contains("115"), "{shown}");
     }
 
     #[test]
@@ -112,7 +148,7 @@ mod tests {
             ),
             (
                 "etcd://:secret@h",
-                "the URL has a password and no user: write user:password@ before the first server",
+                "the login has a password and no user: give both, in a URL as user:password@ before the first server",
             ),
             ("etcd://h?ca=secret", "`ca`, `cert` and `key` are for TLS: write etcds:// for it"),
             (

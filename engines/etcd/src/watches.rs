@@ -1,19 +1,21 @@
 //! Watches: one stream for all keys that a connection watches.
 
+use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
-use crate::calls::{Answers, Requests, Wire, stream};
+use tenure_core::sync::Mutex;
+
+use crate::calls::{Answers, AuthorizedChannel, Requests, stream};
 use crate::keys::Span;
-use crate::listeners::{Listener, Sink, Watched, cancel};
+use crate::listeners::{Listener, Watched, cancel};
 use crate::status::{Code, Status};
 use crate::wire::watch_request::RequestUnion;
-use crate::wire::{Event, WatchCreateRequest, WatchRequest, WatchResponse};
+use crate::wire::{WatchCreateRequest, WatchRequest, WatchResponse};
 
 const WATCH: &str = "/etcdserverpb.Watch/Watch";
 /// Maximum requests in flight to the member.
@@ -25,22 +27,22 @@ const BEHIND_MAX: usize = 256;
 
 /// The stream of one connection. It is opened at first use, and again after it broke.
 pub(crate) struct Watches {
-    wire: Wire,
+    wire: AuthorizedChannel,
     /// The runtime of the connection, which outlives the first caller.
     home: Handle,
     /// Time that a member has to begin a watch.
     patience: Duration,
-    open: Mutex<Option<Open>>,
+    open: Mutex<Option<WatchStream>>,
     last: AtomicI64,
 }
 
 #[derive(Clone)]
-struct Open {
+struct WatchStream {
     send: mpsc::Sender<WatchRequest>,
     watched: Watched,
 }
 
-impl Open {
+impl WatchStream {
     fn is_open(&self) -> bool {
         !self.send.is_closed() && !self.watched.has_ended()
     }
@@ -50,7 +52,7 @@ impl Open {
 pub(crate) struct Watch {
     pub(crate) at: i64,
     id: i64,
-    open: Open,
+    open: WatchStream,
 }
 
 /// A watch, and its events.
@@ -78,7 +80,7 @@ impl Drop for Watch {
 }
 
 impl Watches {
-    pub(crate) fn on(wire: Wire, patience: Duration) -> Self {
+    pub(crate) fn on(wire: AuthorizedChannel, patience: Duration) -> Self {
         let (home, open) = (Handle::current(), Mutex::default());
         Self { wire, home, patience, open, last: AtomicI64::new(FIRST_ID) }
     }
@@ -87,19 +89,6 @@ impl Watches {
     pub(crate) async fn key(&self, key: Vec<u8>, after: u64) -> Result<News, Status> {
         let request = WatchCreateRequest { key, ..WatchCreateRequest::default() };
         self.news(request, crate::keys::number(after), 1).await
-    }
-
-    /// Watches a span from now on, and passes on its changes after the revision `after`, in order.
-    /// The function is dropped when a change may be missed from there on.
-    pub(crate) async fn tell(
-        &self,
-        span: Span,
-        after: u64,
-        call: impl FnMut(&[Event]) + Send + 'static,
-    ) -> Result<Watch, Status> {
-        let (key, range_end) = (span.from, span.end);
-        let request = WatchCreateRequest { key, range_end, ..WatchCreateRequest::default() };
-        self.watch(request, crate::keys::number(after), Sink::Call(Box::new(call))).await
     }
 
     /// Watches a span from this revision on, with the earlier value of each key.
@@ -118,7 +107,7 @@ impl Watches {
         most: usize,
     ) -> Result<News, Status> {
         let (queue, answers) = mpsc::channel(most);
-        let watch = self.watch(create, after, Sink::Queue(queue)).await?;
+        let watch = self.watch(create, after, queue).await?;
         Ok(News { watch, answers })
     }
 
@@ -126,13 +115,13 @@ impl Watches {
         &self,
         mut create: WatchCreateRequest,
         after: i64,
-        sink: Sink,
+        queue: mpsc::Sender<WatchResponse>,
     ) -> Result<Watch, Status> {
         let open = self.open();
         let heard = open.watched.0.heard.load(Ordering::Relaxed);
         let id = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         let (begun, has_begun) = oneshot::channel();
-        let listener = Listener { begun: Some(begun), sink, after, given: None };
+        let listener = Listener { begun: Some(begun), queue, after, given: None };
         let broken = || Status::ended(String::new());
         let silent = |watched: &Watched| {
             if watched.has_turn(id) || watched.0.heard.load(Ordering::Relaxed) == heard {
@@ -173,19 +162,23 @@ impl Watches {
         }
     }
 
-    fn open(&self) -> Open {
+    fn open(&self) -> WatchStream {
         let mut slot = lock(&self.open);
         if let Some(open) = slot.as_ref().filter(|open| open.is_open()) {
             return open.clone();
         }
         let (send, requests) = mpsc::channel(UNDER_WAY_MAX);
-        let open = Open { send, watched: Watched::new() };
+        let open = WatchStream { send, watched: Watched::new() };
         self.home.spawn(run(self.wire.clone(), requests, open.watched.clone()));
         slot.insert(open).clone()
     }
 }
 
-async fn run(wire: Wire, mut requests: mpsc::Receiver<WatchRequest>, watched: Watched) {
+async fn run(
+    wire: AuthorizedChannel,
+    mut requests: mpsc::Receiver<WatchRequest>,
+    watched: Watched,
+) {
     if let Ok((send, answers)) = stream(&wire, WATCH).await {
         tokio::select! {
             () = say(send, &mut requests, &watched) => {}
@@ -228,7 +221,7 @@ async fn hear(mut answers: Answers<WatchResponse>, watched: &Watched) {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock()
 }
 
 #[cfg(test)]
@@ -238,7 +231,7 @@ mod tests {
     #[test]
     fn who_cannot_say_at_once_that_a_watch_is_of_no_more_use_says_it_later() {
         let (send, mut requests) = mpsc::channel(1);
-        let open = Open { send, watched: Watched::new() };
+        let open = WatchStream { send, watched: Watched::new() };
         let watch = |id| Watch { at: 0, id, open: open.clone() };
         let all = [watch(1), watch(2), watch(3)];
         drop(all);

@@ -1,8 +1,6 @@
 //! Faults: what becomes of locks when members, connections, leases and keys fail.
 #![cfg(unix)]
 
-#[path = "faults/berths.rs"]
-mod berths;
 #[path = "faults/between.rs"]
 mod between;
 #[path = "faults/costs.rs"]
@@ -21,8 +19,8 @@ mod lies;
 mod majority;
 #[path = "faults/members.rs"]
 mod members;
-#[path = "faults/neighbours.rs"]
-mod neighbours;
+#[path = "faults/names.rs"]
+mod names;
 #[path = "faults/network.rs"]
 mod network;
 #[path = "faults/operators.rs"]

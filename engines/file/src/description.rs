@@ -33,26 +33,14 @@ pub const DESCRIPTION: EngineDescriptor = EngineDescriptor {
     look: |url| ready(look(&url)),
 };
 
-#[cfg(unix)]
 fn open(url: &str) -> Result<OpenedStore> {
     let store = crate::connect(url)?;
     let lifeline = Some(store.lifeline()?);
     Ok(OpenedStore { locks: Locks::new(store), lifeline })
 }
 
-#[cfg(not(unix))]
-fn open(url: &str) -> Result<OpenedStore> {
-    Ok(Locks::new(crate::connect(url)?).into())
-}
-
-#[cfg(unix)]
 fn look(url: &str) -> Result<Option<Locks>> {
     Ok(crate::connect_existing(url)?.map(Locks::new))
-}
-
-#[cfg(not(unix))]
-fn look(url: &str) -> Result<Option<Locks>> {
-    crate::connect(url).map(|store| Some(Locks::new(store)))
 }
 
 /// Returns a future that is ready: a directory is opened in place.

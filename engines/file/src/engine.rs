@@ -14,13 +14,13 @@ use crate::log::shelf::{BOOKS, book_of};
 use crate::store::FileStore;
 use crate::trouble::{is_removed, without_holder};
 use crate::verbs::{line, news, tally, watch};
-use crate::visits::ground::TRIES_FOR;
+use crate::visits::context::TRIES_FOR;
 use crate::visits::visit::Visit;
 
 impl Engine for FileStore {
     fn guarantees(&self) -> Guarantees {
-        let ground = &self.store.ground;
-        facts::profile(ground.root.path(), ground.peers.unseen())
+        let context = &self.store.context;
+        facts::profile(context.root.path(), context.peers.unseen())
     }
 
     async fn join(&self, ticket: &Ticket, patience: WaitMode) -> Result<Option<Place>> {
@@ -29,11 +29,11 @@ impl Engine for FileStore {
             line::join(visit, ticket, patience, || store.listen())
         };
         let joined = self.store.at(book_of(&ticket.key), ticket, join).await;
-        joined.map_err(|error| without_holder(error, self.store.ground.root.path()))
+        joined.map_err(|error| without_holder(error, self.store.context.root.path()))
     }
 
     async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
-        self.store.ground.check_session()?;
+        self.store.context.check_session()?;
         let renew = |visit: &mut Visit<'_>, ticket: &Ticket| Ok(line::renew(visit, ticket));
         self.store.at(book_of(&ticket.key), ticket, renew).await
     }
@@ -56,7 +56,7 @@ impl Engine for FileStore {
 
     async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<EventBatch> {
         let news = news::read(&self.store, scope, after).await;
-        news.map_err(|error| without_holder(error, self.store.ground.root.path()))
+        news.map_err(|error| without_holder(error, self.store.context.root.path()))
     }
 
     async fn line(&self, key: &Key) -> Result<Vec<(Ticket, Place)>> {
@@ -65,7 +65,7 @@ impl Engine for FileStore {
             Ok(visit.state().rows.get(key).map(Row::list).unwrap_or_default())
         };
         let line = self.store.at(book_of(key), key, list).await;
-        line.map_err(|error| without_holder(error, self.store.ground.root.path()))
+        line.map_err(|error| without_holder(error, self.store.context.root.path()))
     }
 
     async fn keys(&self, prefix: &str) -> Result<Vec<Key>> {
@@ -82,7 +82,7 @@ impl Engine for FileStore {
         for index in 0..BOOKS {
             let more = self.store.at_until(index, until, &prefix, list).await;
             keys.extend(
-                more.map_err(|error| without_holder(error, self.store.ground.root.path()))?,
+                more.map_err(|error| without_holder(error, self.store.context.root.path()))?,
             );
         }
         keys.sort_unstable();
@@ -91,7 +91,7 @@ impl Engine for FileStore {
 
     async fn add(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
         let tally = tally::add(&self.store, key, by, window).await;
-        tally.map_err(|error| without_holder(error, self.store.ground.root.path()))
+        tally.map_err(|error| without_holder(error, self.store.context.root.path()))
     }
 
     async fn close(&self) {

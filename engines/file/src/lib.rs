@@ -34,6 +34,7 @@
 //!
 //! | module | what |
 //! |---|---|
+//! | `sync`, `checksum`, `trouble` | mutexes and wakers, checksums, errors as sentences |
 //! | `os` | the operating system: directories, locks, deaths, onlookers |
 //! | `log` | a book as a file: header, frames, records, their state, and its rewrite |
 //! | `sessions` | this engine's locked file, and the check whether another's is dead |
@@ -42,6 +43,9 @@
 //! | `verbs` | the part of each verb inside of a visit |
 //! | `engine`, `store`, `facts` | the nine verbs, opening a store, its guarantees |
 //! | `description`, `url`, `settings` | the engine's description, its URLs and its options |
+
+#[cfg(not(unix))]
+compile_error!("a file store needs Unix: leave the feature `file` out, and use a server");
 
 mod checksum;
 mod description;

@@ -4,10 +4,9 @@ pub(crate) mod book;
 #[cfg(test)]
 mod crash;
 pub(crate) mod draft;
+pub(crate) mod event_sink;
 pub(crate) mod frame;
 pub(crate) mod header;
-pub(crate) mod herald;
-mod past;
 pub(crate) mod record;
 pub(crate) mod row;
 pub(crate) mod salvage;

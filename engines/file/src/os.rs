@@ -1,17 +1,12 @@
 //! The operating system. No code outside of this module knows which one it is.
 //!
 //! This file has the parts of every system. `linux` has the parts of Linux alone, and `others`
-//! their replacements. Without Unix files, no directory can be a store.
+//! their replacements.
 
 pub(crate) mod boot;
 pub(crate) mod deaths;
-#[cfg(unix)]
 pub(crate) mod dir;
 pub(crate) mod flock;
-
-#[cfg(not(unix))]
-#[path = "os/no_dir.rs"]
-pub(crate) mod dir;
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod linux;

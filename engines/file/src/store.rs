@@ -3,12 +3,13 @@
 use std::fmt;
 use std::fs;
 use std::io::ErrorKind;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 
 use tenure_core::{Error, Result};
 
-use crate::os::dir::{Dir, IS_SUPPORTED, Lifeline, make_private};
+use crate::os::dir::{Dir, make_private};
 use crate::os::file_system;
 use crate::settings::Settings;
 use crate::trouble::refused;
@@ -47,12 +48,6 @@ impl FileStore {
     /// As [`open`](Self::open).
     pub fn open_with(dir: impl AsRef<Path>, settings: Settings) -> Result<Self> {
         let dir = dir.as_ref();
-        if !IS_SUPPORTED {
-            return Err(Error::unsupported(format!(
-                "there is no file store on this system, so {} cannot be one: use a server, or run on Linux or macOS",
-                dir.display()
-            )));
-        }
         make_directory(dir)?;
         let dir = fs::canonicalize(dir).map_err(|error| refused("find", dir, error))?;
         if !settings.allow_network {
@@ -92,10 +87,10 @@ impl FileStore {
     /// # Errors
     ///
     /// `Rejected` if the session is over, or its file's handle cannot be duplicated.
-    pub fn lifeline(&self) -> Result<Lifeline> {
+    pub fn lifeline(&self) -> Result<OwnedFd> {
         let failed =
-            |error| refused("duplicate the session of", self.store.ground.root.path(), error);
-        self.store.ground.session.lifeline().map_err(failed)
+            |error| refused("duplicate the session of", self.store.context.root.path(), error);
+        self.store.context.session.lifeline().map_err(failed)
     }
 }
 
@@ -108,7 +103,7 @@ impl Drop for FileStore {
 impl fmt::Debug for FileStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FileStore")
-            .field("dir", &self.store.ground.root.path())
+            .field("dir", &self.store.context.root.path())
             .finish_non_exhaustive()
     }
 }

@@ -314,7 +314,7 @@ fn sequences_have_no_gaps_and_outlive_new_logs() {
     let dir = Dir::new();
     let (store, other) = (dir.open(), dir.open());
     let next = |store: &FileStore, by| block_on(store.add(&key("k"), by, None)).unwrap();
-    let sequence = |value| CounterValue { value, allowed: true, resets_in: None };
+    let sequence = CounterValue::of_sequence;
     assert_eq!(next(&store, 0), sequence(0));
     assert_eq!(next(&store, 1), sequence(1));
     assert_eq!(next(&other, 10), sequence(11));

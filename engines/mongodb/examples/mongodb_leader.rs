@@ -27,7 +27,7 @@ async fn lead(
 ) -> Result<(), tenure_core::Error> {
     loop {
         let seat = locks.election("scheduler").note(name).ttl(TTL).campaign().await?;
-        scheduler.on_elected(seat.token());
+        scheduler.on_elected(seat.token().get());
         seat.lost().await;
         scheduler.on_lost();
         drop(seat);
@@ -86,7 +86,7 @@ pub(crate) async fn play(
                 first = Some(leader);
             }
             Some(killed) if killed.note != leader.note => {
-                println!("{} leads now, in term {}", leader.note, leader.token);
+                println!("{} leads now, in term {}", leader.note, leader.term);
                 return Ok((killed.clone(), leader));
             }
             Some(_) => {}

@@ -10,27 +10,21 @@ use mongodb::bson::{Bson, Document, RawDocumentBuf, bson, cstr, doc, rawdoc};
 use tenure_core::Ticket;
 
 use crate::ask::joins;
+use crate::field_prefix::FieldPrefix;
 use crate::fresh::Fresh;
-use crate::lens::Lens;
 use crate::line::{KEEP_MS, Writer, c_string, did, raw};
 
-/// Field of a line in a program's document: the time, in milliseconds, before which no queue claims
-/// the document.
-pub(crate) const NOT_BEFORE: &str = "not_before";
-
-/// A short verb of one ticket: what it expects of the record besides the id, and its stages or
-/// plain operators.
-pub(crate) struct Short<'a> {
+/// A short verb of one ticket: what it expects of the record besides the id, and its stages.
+pub(crate) struct FastCommand<'a> {
     pub(crate) expects: RawDocumentBuf,
     pub(crate) first: RawDocumentBuf,
-    pub(crate) is_plain: bool,
     pub(crate) stages: &'a [RawDocumentBuf],
 }
 
 /// The part of a verb that is the same for all tickets.
 struct Plan {
     expects: RawDocumentBuf,
-    /// Fields that its first stage sets besides `ask`; or its operators, if it has no stages.
+    /// Fields that its first stage sets besides `ask`.
     sets: RawDocumentBuf,
     /// Stages after the first.
     stages: Vec<RawDocumentBuf>,
@@ -45,55 +39,47 @@ impl Plan {
 }
 
 /// The three short verbs, which are built once.
-pub(crate) struct Alone {
+pub(crate) struct Uncontended {
     /// Into an empty line.
     join: Plan,
     /// Into a fresh record, by a command that names it.
     first: Plan,
-    /// As `join`, for a ticket that claims any matching document.
-    claim: Plan,
     renew: Plan,
-    /// Out of a line in which no other ticket stands.
+    /// Out of a line, whose next tickets are served.
     leave: Plan,
     ask: CString,
     /// Names of fields of the only ticket served: its id, its take, and its inbox.
     names: [CString; 3],
 }
 
-impl Alone {
+impl Uncontended {
     /// Builds the short verbs of a line in this place, which is no part.
-    pub(crate) fn new(lens: &Lens) -> Self {
+    pub(crate) fn new(lens: &FieldPrefix) -> Self {
         let writer = Writer(lens);
         let (renew, leave) = (writer.renew_alone(), writer.leave_alone());
-        let join = writer.join_alone(Document::new());
+        let join = writer.join_alone();
         let first = writer.join_first();
-        let claim = writer.join_alone(writer.fields([(NOT_BEFORE, bson!("$$REMOVE"))]));
         let ask = c_string(lens.name("ask"));
         let names =
             ["id", "take", "inbox"].map(|field| c_string(lens.name(&format!("held.0.{field}"))));
-        Self { join, first, claim, renew, leave, ask, names }
+        Self { join, first, renew, leave, ask, names }
     }
 
     /// Joins a record, which is inserted if there is none. An inserted record is fresh, and the
     /// ticket does not stand in it yet.
-    pub(crate) fn join(&self, ticket: &Ticket, inbox: &str, fresh: &Fresh) -> Short<'_> {
+    pub(crate) fn join(&self, ticket: &Ticket, inbox: &str, fresh: &Fresh) -> FastCommand<'_> {
         self.asks(&self.join, ticket, inbox, Some(fresh))
     }
 
     /// Joins the fresh record that the client has seen, which must be there.
-    pub(crate) fn first(&self, ticket: &Ticket, inbox: &str, fresh: &Fresh) -> Short<'_> {
+    pub(crate) fn first(&self, ticket: &Ticket, inbox: &str, fresh: &Fresh) -> FastCommand<'_> {
         let mut short = self.asks(&self.first, ticket, inbox, None);
         short.expects.append(cstr!("made"), fresh.seen());
         short
     }
 
-    /// Joins the line of any matching document, and removes its `not_before`.
-    pub(crate) fn claim(&self, ticket: &Ticket, inbox: &str) -> Short<'_> {
-        self.asks(&self.claim, ticket, inbox, None)
-    }
-
     /// Renews a ticket whose share is unchanged.
-    pub(crate) fn renew(&self, ticket: &Ticket, inbox: &str) -> Short<'_> {
+    pub(crate) fn renew(&self, ticket: &Ticket, inbox: &str) -> FastCommand<'_> {
         let mut short = self.asks(&self.renew, ticket, inbox, None);
         let [id, take, _] = &self.names;
         short.expects.append(id, ticket.id.to_string());
@@ -101,12 +87,13 @@ impl Alone {
         short
     }
 
-    pub(crate) fn leave(&self, ticket: &Ticket, inbox: &str) -> Short<'_> {
+    pub(crate) fn leave(&self, ticket: &Ticket, inbox: &str) -> FastCommand<'_> {
         let mut expects = self.leave.expects.clone();
         let [id, _, own] = &self.names;
         expects.append(id, ticket.id.to_string());
         expects.append(own, inbox);
-        Short { expects, first: self.leave.sets.clone(), is_plain: true, stages: &[] }
+        let first = rawdoc! { "$set": self.leave.sets.clone() };
+        FastCommand { expects, first, stages: &self.leave.stages }
     }
 
     fn asks<'a>(
@@ -115,7 +102,7 @@ impl Alone {
         ticket: &Ticket,
         inbox: &str,
         fresh: Option<&Fresh>,
-    ) -> Short<'a> {
+    ) -> FastCommand<'a> {
         let one = joins(ticket, false);
         let mut ask = rawdoc! { "key": ticket.key.as_str(), "inbox": inbox, "one": one };
         if let Some(fresh) = fresh {
@@ -124,25 +111,23 @@ impl Alone {
         let mut sets = plan.sets.clone();
         sets.append(&self.ask, rawdoc! { "$literal": ask });
         let first = rawdoc! { "$set": sets };
-        Short { expects: plan.expects.clone(), first, is_plain: false, stages: &plan.stages }
+        FastCommand { expects: plan.expects.clone(), first, stages: &plan.stages }
     }
 }
 
 impl Writer<'_> {
-    fn join_alone(&self, also: Document) -> Plan {
+    fn join_alone(&self) -> Plan {
         let mut expects = self.nobody_readable();
         if self.0.field_name().is_some() {
             // Most of the document is the program's own, and may be long.
             let size = bson!({ "$bsonSize": "$$ROOT" });
             expects.insert("$expr", bson!({ "$lt": [size, self.0.limits.tickets] }));
-            return self.join_by(&expects, also, |number, _| number);
+            return self.join_by(&expects, Document::new(), |number, _| number);
         }
         // A record that this command inserts is fresh.
         let unless_fresh = |it, fresh| bson!({ "$cond": [self.has_last(), it, fresh] });
         let made = unless_fresh(bson!("$$REMOVE"), self.value("ask.made"));
-        let mut plus = self.fields([("made", made)]);
-        plus.extend(also);
-        self.join_by(&expects, plus, unless_fresh)
+        self.join_by(&expects, self.fields([("made", made)]), unless_fresh)
     }
 
     fn join_first(&self) -> Plan {
@@ -219,21 +204,20 @@ impl Writer<'_> {
         Plan::in_stages(&expects, &sets, fields)
     }
 
-    /// Leaves the date of the record as it is. So the index is not written, and the server computes
-    /// nothing.
+    /// Leaves, and serves the next tickets. The date of the record stays as it is, so the index is
+    /// not written.
     fn leave_alone(&self) -> Plan {
         let expects = doc! {
             self.0.name("held.1"): absent(),
-            self.0.name("waiting.0"): absent(),
-            "$expr": self.is_calm(),
+            "$expr": { "$and": [self.is_calm(), self.is_readable()] },
         };
-        let mut sets = self.said(Some(did::HOLDING));
-        sets.extend(self.fields([("held", bson!([]))]));
-        let step = self.fields([("step", bson!(1_i64))]);
+        let mut sets = self.said_by_step(Some(did::HOLDING));
+        sets.extend(self.fields([("held", bson!([])), ("at", self.now())]));
+        let serve = doc! { "$set": self.next_served() };
         Plan {
             expects: raw(&expects),
-            sets: raw(&doc! { "$set": sets, "$inc": step }),
-            stages: Vec::new(),
+            sets: raw(&sets),
+            stages: vec![raw(&self.count_woken()), raw(&serve)],
         }
     }
 
@@ -252,15 +236,13 @@ impl Writer<'_> {
     /// The fields that every step writes.
     fn said_by_step(&self, did: Option<i64>) -> Document {
         let step = bson!({ "$add": [{ "$ifNull": [self.value("step"), 0_i64] }, 1_i64] });
-        let mut fields = self.said(did);
-        fields.extend(self.fields([("step", step)]));
-        fields
-    }
-
-    /// The same without the number of the step.
-    fn said(&self, did: Option<i64>) -> Document {
         let did: Vec<i64> = did.into_iter().collect();
-        self.fields([("bell", bson!("")), ("did", bson!(did)), ("woken", bson!(0_i64))])
+        self.fields([
+            ("bell", bson!("")),
+            ("did", bson!(did)),
+            ("woken", bson!(0_i64)),
+            ("step", step),
+        ])
     }
 
     fn now(&self) -> Bson {

@@ -5,18 +5,21 @@ use std::time::Duration;
 
 use mongodb::bson::{Bson, Document};
 use tenure_core::{
-    CounterValue, Error, Key, LeaveOutcome, NUMBER_MAX, Note, Owner, Place, Reason, Result, Share,
-    Ticket, TicketId, TicketState, errors, served,
+    CounterValue, Error, Key, LeaveOutcome, NUMBER_MAX, Note, Owner, Place, Result, Share, Ticket,
+    TicketId, TicketState, errors, served,
 };
 
+use crate::field_prefix::Refusal;
 use crate::line::did;
-use crate::wish::{Verb, Wish};
+use crate::request::{Reads, Request, Verb};
 
 /// The outcome of a verb for its ticket.
 #[derive(Clone, Debug)]
-pub(crate) enum Came {
+pub(crate) enum Outcome {
     /// It stands in the line.
     In(Place),
+    /// It holds, and has read the document in the same step.
+    Read(Place, Document),
     /// It does not stand in the line.
     Nowhere,
     /// It stood in the line before it joined.
@@ -27,10 +30,17 @@ pub(crate) enum Came {
     Refused(Error),
 }
 
-impl Came {
-    /// The ticket holds.
-    pub(crate) fn is_served(&self) -> bool {
-        matches!(self, Self::In(place) if place.state == TicketState::Holding)
+impl Outcome {
+    /// Adds the document that the ticket has read, if it asked for it and holds.
+    pub(crate) fn reading(self, wish: &Request, document: Option<&Document>) -> Self {
+        match (self, document) {
+            (Self::In(place), Some(document))
+                if place.state == TicketState::Holding && wish.reads != Reads::Nothing =>
+            {
+                Self::Read(place, document.clone())
+            }
+            (came, _) => came,
+        }
     }
 
     /// The outcome of a verb in a line that never existed.
@@ -49,66 +59,68 @@ pub(crate) struct Reader<'a> {
     /// Leaves come first in the array `did`.
     leaves: slice::Iter<'a, Bson>,
     joins: slice::Iter<'a, Bson>,
+    refusals: &'a [Refusal],
 }
 
 impl<'a> Reader<'a> {
-    pub(crate) fn new(answer: &'a Document, wishes: &[&Wish]) -> Option<Self> {
+    pub(crate) fn new(
+        answer: &'a Document,
+        wishes: &[&Request],
+        refusals: &'a [Refusal],
+    ) -> Option<Self> {
         let leaves = wishes.iter().filter(|wish| matches!(wish.verb, Verb::Leave { .. })).count();
         let array = |field| answer.get_array(field).map_or(&[][..], Vec::as_slice);
         let (leaves, joins) = array("did").split_at_checked(leaves)?;
         let (leaves, joins) = (leaves.iter(), joins.iter());
-        Some(Self { answer, places: array("places").iter(), leaves, joins })
+        Some(Self { answer, places: array("places").iter(), leaves, joins, refusals })
     }
 
     /// Returns the outcome of the next wish, or `None` if no step of Tenure's gives such an answer.
-    pub(crate) fn next(&mut self, wish: &Wish) -> Option<Came> {
+    pub(crate) fn next(&mut self, wish: &Request) -> Option<Outcome> {
         match wish.verb {
-            Verb::Leave { .. } => left(as_whole(self.leaves.next()?)?).map(Came::Left),
+            Verb::Leave { .. } => left(as_whole(self.leaves.next()?)?).map(Outcome::Left),
             Verb::Renew | Verb::Look => self.seen(),
             Verb::Join { .. } => self.joined(&wish.ticket),
         }
     }
 
-    fn seen(&mut self) -> Option<Came> {
+    fn seen(&mut self) -> Option<Outcome> {
         let place = self.places.next()?.as_document()?;
         if place.is_empty() {
-            return Some(Came::Nowhere);
+            return Some(Outcome::Nowhere);
         }
-        self.place(place).map(Came::In)
+        self.place(place).map(Outcome::In)
     }
 
-    fn joined(&mut self, ticket: &Ticket) -> Option<Came> {
+    fn joined(&mut self, ticket: &Ticket) -> Option<Outcome> {
         let (place, key) = (self.places.next()?.as_document()?, &ticket.key);
         Some(match as_whole(self.joins.next()?)? {
-            did::SERVED | did::QUEUED => Came::In(self.place(place)?),
-            did::KNOWN => Came::Known,
-            did::BUSY => Came::Busy,
-            did::MIXED => Came::Refused(errors::other_capacity(
+            did::SERVED | did::QUEUED => Outcome::In(self.place(place)?),
+            did::KNOWN => Outcome::Known,
+            did::BUSY => Outcome::Busy,
+            did::MIXED => Outcome::Refused(errors::other_capacity(
                 key,
                 number(self.answer, "of")?,
                 ticket.share,
             )),
-            did::OF_ANOTHER => {
-                Came::Refused(errors::id_of_another(key, ticket.id, place.get_str("owner").ok()?))
-            }
-            did::FULL => Came::Refused(errors::line_is_full(key)),
-            did::TOO_LONG => Came::Refused(Error::rejected(format!(
+            did::OF_ANOTHER => Outcome::Refused(errors::id_of_another(
+                key,
+                ticket.id,
+                place.get_str("owner").ok()?,
+            )),
+            did::FULL => Outcome::Refused(errors::line_is_full(key)),
+            did::TOO_LONG => Outcome::Refused(Error::rejected(format!(
                 "the line of {key:?} is full: its document is near the 16 MiB that MongoDB allows, and takes no more tickets"
-            ))),
-            did::FOREIGN => Came::Refused(errors::unreadable_ticket()),
-            did::NO_PART => Came::Refused(Error::rejected(format!(
-                "{key:?} is not there: the document has no such part, or what stands there is no document"
-            ))
-            .with_reason(Reason::PartNotFound)),
-            did::MANY_PARTS => Came::Refused(Error::rejected(format!(
-                "{key:?} is not one part: its filters match more than one; name the part so that only one matches"
             ))),
             did::NO_NUMBERS_LEFT => {
                 let after = number(self.answer, "last").unwrap_or(0) + 1;
                 let clock = number(self.answer, "at")?.saturating_mul(1000);
-                Came::Refused(errors::no_numbers_left(key, after.max(clock).max(ticket.floor)))
+                Outcome::Refused(errors::no_numbers_left(key, after.max(clock).max(ticket.floor)))
             }
-            _ => return None,
+            did => {
+                let nth = usize::try_from(did - did::REFUSED).ok()?;
+                Outcome::Refused((self.refusals.get(nth)?.error)(key))
+            }
         })
     }
 
@@ -140,12 +152,12 @@ fn left(did: i64) -> Option<LeaveOutcome> {
 }
 
 /// Returns the outcome of a short verb.
-pub(crate) fn alone(answer: &Document, verb: Verb) -> Option<Came> {
+pub(crate) fn alone(answer: &Document, verb: Verb) -> Option<Outcome> {
     if let Verb::Leave { .. } = verb {
-        return Some(Came::Left(LeaveOutcome::Holding));
+        return Some(Outcome::Left(LeaveOutcome::Holding));
     }
     let seat = answer.get_array("held").ok()?.first()?.as_document()?;
-    Some(Came::In(Place {
+    Some(Outcome::In(Place {
         number: number(seat, "n")?,
         state: TicketState::Holding,
         ahead: 0,
@@ -203,7 +215,7 @@ pub(crate) fn tallied(answer: &Document, key: &Key, by: u64) -> Option<Result<Co
         Some(_) => Some(millis(number(answer, "ends")?, number(answer, "at")?)),
         None => None,
     };
-    Some(Ok(CounterValue { value, allowed: answer.get_bool("allowed").ok()?, resets_in }))
+    Some(Ok(CounterValue::new(value, answer.get_bool("allowed").ok()?, resets_in)))
 }
 
 /// Returns the time from `now` to `until`, or zero if that is over.
@@ -217,7 +229,7 @@ fn number(document: &Document, field: &str) -> Option<u64> {
 }
 
 /// A whole number of a document.
-pub(crate) fn whole(document: &Document, field: &str) -> Option<i64> {
+pub fn whole(document: &Document, field: &str) -> Option<i64> {
     as_whole(document.get(field)?)
 }
 

@@ -3,24 +3,24 @@
 use mongodb::bson::{Document, RawArrayBuf, RawDocumentBuf, rawdoc};
 use tenure_core::TicketId;
 
-use crate::answer::{self, Came};
+use crate::answer::{self, Outcome};
 use crate::ask::{joins, renews};
 use crate::call::Update;
 use crate::count::millis;
 use crate::fresh::Fresh;
-use crate::line::Mixture;
-use crate::projection::Answers;
-use crate::spot::Spot;
-use crate::wish::{Reads, Verb, Wish};
+use crate::line::VerbSet;
+use crate::location::Location;
+use crate::projection::Projections;
+use crate::request::{Reads, Request, Verb};
 
 /// Builds the command for these wishes, each of which is for another ticket. There is at least one.
 pub(crate) fn update<'a>(
-    spot: &'a Spot,
-    wishes: &[&Wish],
+    spot: &'a Location,
+    wishes: &[&Request],
     inbox: &str,
     fresh: &Fresh,
 ) -> Update<'a> {
-    let mixture = Mixture {
+    let mixture = VerbSet {
         renews: wishes.iter().any(|wish| wish.verb == Verb::Renew),
         leaves: wishes.iter().any(|wish| matches!(wish.verb, Verb::Leave { .. })),
         joins: wishes.iter().any(|wish| matches!(wish.verb, Verb::Join { .. })),
@@ -32,7 +32,6 @@ pub(crate) fn update<'a>(
         filter: &spot.filter,
         filling: spot.filling.as_deref().filter(|_| mixture.joins),
         first: first(wishes, inbox, answers, Some(fresh)),
-        is_plain: false,
         stages: spot.kit.stages(mixture),
         fields: answers.of(seen.map(|wish| &wish.ticket), mixture, &reads),
         makes: mixture.joins && spot.makes,
@@ -42,8 +41,8 @@ pub(crate) fn update<'a>(
 }
 
 /// Builds the command with which a ticket leaves that did something else earlier in the same step.
-pub(crate) fn leave<'a>(spot: &'a Spot, id: TicketId, inbox: &str) -> Update<'a> {
-    let (mixture, answers) = (Mixture { leaves: true, ..Mixture::default() }, &spot.kit.answers);
+pub(crate) fn leave<'a>(spot: &'a Location, id: TicketId, inbox: &str) -> Update<'a> {
+    let (mixture, answers) = (VerbSet { leaves: true, ..VerbSet::default() }, &spot.kit.answers);
     let mut leave = RawArrayBuf::new();
     leave.push(rawdoc! { "id": id.to_string(), "soon": false });
     let ask = rawdoc! {
@@ -53,7 +52,6 @@ pub(crate) fn leave<'a>(spot: &'a Spot, id: TicketId, inbox: &str) -> Update<'a>
         filter: &spot.filter,
         filling: None,
         first: answers.asks(ask),
-        is_plain: false,
         stages: spot.kit.stages(mixture),
         fields: RawDocumentBuf::new(),
         makes: false,
@@ -63,14 +61,13 @@ pub(crate) fn leave<'a>(spot: &'a Spot, id: TicketId, inbox: &str) -> Update<'a>
 }
 
 /// Builds the command that reads a whole line.
-pub(crate) fn line(spot: &Spot) -> Update<'_> {
+pub(crate) fn line(spot: &Location) -> Update<'_> {
     let answers = &spot.kit.answers;
     Update {
         filter: &spot.filter,
         filling: None,
         first: first(&[], "", answers, None),
-        is_plain: false,
-        stages: spot.kit.stages(Mixture::default()),
+        stages: spot.kit.stages(VerbSet::default()),
         fields: answers.line(),
         makes: false,
         expects: RawDocumentBuf::new(),
@@ -79,19 +76,23 @@ pub(crate) fn line(spot: &Spot) -> Update<'_> {
 }
 
 /// Returns the outcome of each wish, or `None` if the record is none of Tenure's.
-pub(crate) fn read(wishes: &[&Wish], answer: Option<&Document>) -> Option<Vec<Came>> {
+pub(crate) fn read(
+    spot: &Location,
+    wishes: &[&Request],
+    answer: Option<&Document>,
+) -> Option<Vec<Outcome>> {
     let Some(answer) = answer else {
-        return Some(wishes.iter().map(|wish| Came::of_nobody(wish.verb)).collect());
+        return Some(wishes.iter().map(|wish| Outcome::of_nobody(wish.verb)).collect());
     };
-    let mut reader = answer::Reader::new(answer, wishes)?;
+    let mut reader = answer::Reader::new(answer, wishes, &spot.kit.refusals)?;
     wishes.iter().map(|wish| reader.next(wish)).collect()
 }
 
 /// The first stage, with what the callers ask for.
 fn first(
-    wishes: &[&Wish],
+    wishes: &[&Request],
     inbox: &str,
-    answers: &Answers,
+    answers: &Projections,
     fresh: Option<&Fresh>,
 ) -> RawDocumentBuf {
     let (mut renew, mut leave, mut join) =

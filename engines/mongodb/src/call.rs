@@ -4,10 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mongodb::bson::{Bson, Document, RawArrayBuf, RawBson, RawDocumentBuf, cstr, rawdoc};
+use mongodb::bson::{Bson, Document, RawArrayBuf, RawDocumentBuf, cstr, rawdoc};
 use mongodb::options::{ReadPreference, SelectionCriteria};
 use mongodb::{Client, Database};
-use tenure_core::{Error, Result};
+use tenure_core::{Error, Reason, Result, ThisRuntime};
 use tenure_kit::limiter::Limiter;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
@@ -17,7 +17,7 @@ use crate::answer::whole;
 use crate::line::raw;
 use crate::name::Name;
 use crate::settings::Settings;
-use crate::trouble;
+use crate::{RETRIES, trouble};
 
 /// The collection of named locks, unless the settings name another one.
 const COLLECTION_DEFAULT: &str = "locks";
@@ -29,14 +29,17 @@ const INSERTS_MAX: u32 = 8;
 const WAY: u32 = 8;
 
 /// The collection that keeps the lines, and its client.
-pub(crate) struct Calls {
+pub struct Calls {
     pub(crate) client: Client,
-    pub(crate) database: Database,
-    pub(crate) collection: String,
+    /// The database.
+    pub database: Database,
+    /// Name of the collection.
+    pub collection: String,
     pub(crate) name: Name,
-    pub(crate) timeout: Duration,
+    /// Time for one answer.
+    pub timeout: Duration,
     /// The runtime that drives the client's connections.
-    pub(crate) home: Handle,
+    pub home: Handle,
     rooms: Arc<Limiter>,
 }
 
@@ -48,9 +51,6 @@ pub(crate) struct Update<'a> {
     pub(crate) filling: Option<&'a RawDocumentBuf>,
     /// The first stage, with the caller's arguments.
     pub(crate) first: RawDocumentBuf,
-    /// `first` is the whole change in MongoDB's plain operators, which the server parses faster
-    /// than stages.
-    pub(crate) is_plain: bool,
     /// The stages behind it.
     pub(crate) stages: [&'a [RawDocumentBuf]; 3],
     /// The projection of the answer.
@@ -115,17 +115,44 @@ impl Calls {
     }
 
     /// Sends a command that changes no record.
-    pub(crate) async fn ask(
-        &self,
-        database: &Database,
-        command: RawDocumentBuf,
-    ) -> Result<Document> {
+    ///
+    /// # Errors
+    ///
+    /// The server refuses the command, or does not answer within the timeout.
+    pub async fn ask(&self, database: &Database, command: RawDocumentBuf) -> Result<Document> {
         let until = Instant::now() + self.timeout;
         Ok(self.send(database, command, until).await?)
     }
 
+    /// Repeats the questions of an opening if an answer is lost, within the timeout: the driver
+    /// gives a request up when its heartbeat is late. A server that was not found is not looked for
+    /// again.
+    ///
+    /// # Errors
+    ///
+    /// Those of the questions.
+    pub async fn repeated<T, F: Future<Output = Result<T>>>(
+        &self,
+        mut ask: impl FnMut() -> F,
+    ) -> Result<T> {
+        let once = || {
+            let asked = ask();
+            async move {
+                match asked.await {
+                    Err(error) if error.reason() == Some(Reason::NoPrimary) => Ok(Err(error)),
+                    answer => answer.map(Ok),
+                }
+            }
+        };
+        RETRIES.run(&ThisRuntime::new(), self.timeout, once).await?
+    }
+
     /// Sends a write command, and returns when a majority has it.
-    pub(crate) async fn write(&self, command: RawDocumentBuf) -> Result<Document> {
+    ///
+    /// # Errors
+    ///
+    /// The server refuses the command, or does not answer within the timeout.
+    pub async fn write(&self, command: RawDocumentBuf) -> Result<Document> {
         let until = Instant::now() + self.timeout;
         match self.send(&self.database, command, until).await {
             Err(Refused::Twice(error)) => Err(Error::rejected(error.to_string())),
@@ -135,26 +162,21 @@ impl Calls {
     }
 
     /// Returns the time that the server has for a call.
-    pub(crate) fn server_ms(&self) -> i64 {
+    pub fn server_ms(&self) -> i64 {
         let time = self.timeout.saturating_sub(self.timeout / WAY);
         i64::try_from(time.as_millis()).unwrap_or(i64::from(i32::MAX)).clamp(1, i32::MAX.into())
     }
 
     fn command(&self, update: &Update<'_>) -> RawDocumentBuf {
         let time = self.server_ms();
-        let change = if update.is_plain {
-            RawBson::Document(update.first.clone())
-        } else {
-            let mut stages = RawArrayBuf::new();
-            for stage in update.pipeline() {
-                stages.push(stage.clone());
-            }
-            RawBson::Array(stages)
-        };
+        let mut stages = RawArrayBuf::new();
+        for stage in update.pipeline() {
+            stages.push(stage.clone());
+        }
         let mut command = rawdoc! {
             "findAndModify": self.collection.as_str(),
             "query": update.query(),
-            "update": change,
+            "update": stages,
             "fields": update.fields.clone(),
             "new": true,
             "upsert": update.makes,

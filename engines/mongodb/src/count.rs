@@ -92,7 +92,7 @@ impl Count {
 }
 
 /// Returns whole milliseconds, rounded up, from 1 to `WINDOW_MS_MAX`.
-pub(crate) fn millis(time: Duration) -> i64 {
+pub fn millis(time: Duration) -> i64 {
     let millis = time.as_nanos().div_ceil(1_000_000).clamp(1, WINDOW_MS_MAX);
     i64::try_from(millis).unwrap_or(i64::MAX)
 }

@@ -13,16 +13,16 @@ use tenure_core::{
 };
 use tokio::time::{sleep, timeout};
 
-use crate::answer::{self, Came};
+use crate::answer::{self, Outcome};
 use crate::call::Update;
 use crate::count;
+use crate::extension::Joined;
 use crate::feed::Hears;
 use crate::line::record;
-use crate::spot::Spot;
-use crate::spots::{NO_LIST, NO_NUMBERS};
+use crate::location::Location;
+use crate::request::{Reads, Request, Verb};
 use crate::store::MongoStore;
 use crate::trouble;
-use crate::wish::{Reads, Verb, Wish};
 
 /// Poll intervals of a waiting ticket without a change stream: first, at the front of the line, and
 /// behind.
@@ -36,33 +36,35 @@ impl MongoStore {
     }
 
     /// Forgets a ticket that has left its line.
-    pub(crate) fn forget(&self, spot: &Spot, id: TicketId) {
+    pub(crate) fn forget(&self, spot: &Location, id: TicketId) {
         self.roll.leave(&spot.record, id);
         self.mail.forget(id);
-        self.spots.forget(id);
-        self.tray.take(id);
     }
 
-    async fn ask(&self, spot: &Arc<Spot>, ticket: &Ticket, verb: Verb) -> Result<Came> {
-        self.lanes.ask(spot, Wish::new(ticket.clone(), verb)).await
+    /// Returns the place of a key's line, which is a record.
+    fn record(&self, key: &Key) -> Arc<Location> {
+        Arc::new(Location::record(key, &self.records))
+    }
+
+    async fn ask(&self, spot: &Arc<Location>, ticket: &Ticket, verb: Verb) -> Result<Outcome> {
+        self.lanes.ask(spot, Request::new(ticket.clone(), verb)).await
     }
 
     /// Returns the place of a ticket from the answer to a renewal or a look.
-    fn seen(&self, came: &Came) -> Result<Option<Place>> {
+    fn seen(&self, came: &Outcome) -> Result<Option<Place>> {
         match came {
-            Came::In(place) => Ok(Some(*place)),
-            Came::Nowhere => Ok(None),
+            Outcome::In(place) => Ok(Some(*place)),
+            Outcome::Nowhere => Ok(None),
             _ => Err(trouble::strange(&self.calls.name)),
         }
     }
 
     /// Polls the line: up to every [`POLL_NEAR`] at the front, and every [`POLL_FAR`] behind.
-    async fn poll(&self, ticket: &Ticket, seen: TicketState) -> Result<Wake> {
-        let spot = self.spots.of(ticket)?;
+    async fn poll(&self, spot: &Arc<Location>, ticket: &Ticket, seen: TicketState) -> Result<Wake> {
         let mut pause = POLL_FIRST;
         loop {
             sleep(jitter(pause, getrandom::u64().unwrap_or(0))).await;
-            match self.peek(&spot, ticket).await? {
+            match self.peek(spot, ticket).await? {
                 Some(place) if place.leaving => return Ok(Wake::Look),
                 Some(place) if place.state != seen => {
                     self.mail.learn(ticket.id, &place);
@@ -76,18 +78,18 @@ impl MongoStore {
     }
 
     /// Waits for a letter by the change stream. Polls if the server refuses the stream.
-    async fn wait(&self, ticket: &Ticket) -> Result<Wake> {
+    async fn wait(&self, spot: &Arc<Location>, ticket: &Ticket) -> Result<Wake> {
         let (_listening, mut hears) = (self.stream.listen(), self.stream.hears());
         loop {
             let now = *hears.borrow_and_update();
             if let Hears::Open(opening) = now
-                && !self.catch_up(ticket, opening).await?
+                && !self.catch_up(spot, ticket, opening).await?
             {
                 return Ok(Wake::Look);
             }
             let polls = async {
                 match now {
-                    Hears::Refused => self.poll(ticket, TicketState::Waiting).await.map(Some),
+                    Hears::Refused => self.poll(spot, ticket, TicketState::Waiting).await.map(Some),
                     Hears::Closed | Hears::Open(_) => pending().await,
                 }
             };
@@ -108,17 +110,16 @@ impl MongoStore {
     /// Reads the place of a ticket that may have missed letters before the stream was opened. This
     /// renews nothing. If the read fails or is dropped, the next call reads. Returns whether the
     /// ticket is to stay.
-    async fn catch_up(&self, ticket: &Ticket, opening: u64) -> Result<bool> {
-        let spot = self.spots.of(ticket)?;
+    async fn catch_up(&self, spot: &Arc<Location>, ticket: &Ticket, opening: u64) -> Result<bool> {
         if !self.roll.may_have_missed(&spot.record, ticket.id, opening) {
             return Ok(true);
         }
-        let seen = self.peek(&spot, ticket).await?;
+        let seen = self.peek(spot, ticket).await?;
         self.roll.hears(&spot.record, ticket.id, opening);
         match seen {
             Some(place) if place.leaving => return Ok(false),
             Some(place) => self.mail.learn(ticket.id, &place),
-            None => self.forget(&spot, ticket.id),
+            None => self.forget(spot, ticket.id),
         }
         Ok(true)
     }
@@ -137,48 +138,109 @@ impl MongoStore {
     }
 
     /// Reads the place of a ticket. This renews nothing.
-    async fn peek(&self, spot: &Arc<Spot>, ticket: &Ticket) -> Result<Option<Place>> {
+    async fn peek(&self, spot: &Arc<Location>, ticket: &Ticket) -> Result<Option<Place>> {
         self.seen(&self.ask(spot, ticket, Verb::Look).await?)
     }
 
-    /// Joins, and reads the document in the same step if the ticket is served at once.
-    pub(crate) async fn join_reading(
+    /// Joins the line at this place. If the ticket is served at once, it reads these fields of the
+    /// document in the same step.
+    #[doc(hidden)]
+    pub async fn join_at(
         &self,
+        spot: &Arc<Location>,
         ticket: &Ticket,
         patience: WaitMode,
         reads: Reads,
-    ) -> Result<Option<Place>> {
-        let spot = self.spots.of(ticket)?;
+    ) -> Result<Joined> {
         let asking = self.mail.expect_answer(ticket.id, ticket.ttl);
         self.roll.prepare(&spot.record, ticket.id, self.stream.opening(), &self.mail);
         let hurry = patience == WaitMode::NoWait;
-        let wish = Wish { reads, ..Wish::new(ticket.clone(), Verb::Join { hurry }) };
-        let joined = match self.lanes.ask(&spot, wish).await {
+        let wish = Request { reads, ..Request::new(ticket.clone(), Verb::Join { hurry }) };
+        let joined = match self.lanes.ask(spot, wish).await {
             // It was sent before, and the answer was lost: the ticket is in the line, so renew it.
-            Ok(Came::Known) => match self.renew(ticket).await {
+            Ok(Outcome::Known) => match self.renew_at(spot, ticket).await {
+                Ok(Some(place)) => Ok(Joined::In(place, None)),
                 Ok(None) => Err(trouble::ended(&self.calls.name)),
-                renewed => renewed,
+                Err(error) => Err(error),
             },
-            Ok(Came::In(place)) => Ok(Some(place)),
-            Ok(Came::Busy) => Ok(None),
-            Ok(Came::Refused(error)) | Err(error) => Err(error),
-            Ok(Came::Nowhere) if !spot.makes => {
-                Err(trouble::no_document(&self.calls.collection, &ticket.key))
-            }
-            Ok(Came::Nowhere | Came::Left(_)) => Err(trouble::strange(&self.calls.name)),
+            Ok(Outcome::In(place)) => Ok(Joined::In(place, None)),
+            Ok(Outcome::Read(place, document)) => Ok(Joined::In(place, Some(document))),
+            Ok(Outcome::Busy) => Ok(Joined::Busy),
+            Ok(Outcome::Nowhere) => Ok(Joined::Nowhere),
+            Ok(Outcome::Refused(error)) | Err(error) => Err(error),
+            Ok(Outcome::Left(_)) => Err(trouble::strange(&self.calls.name)),
         };
-        match joined {
-            Ok(Some(place)) => {
+        match &joined {
+            Ok(Joined::In(place, _)) => {
                 asking.let_in();
-                self.mail.learn(ticket.id, &place);
-                Ok(Some(place))
+                self.mail.learn(ticket.id, place);
             }
-            outcome => {
-                if outcome.as_ref().err().is_none_or(|error| !error.is_retryable()) {
-                    self.forget(&spot, ticket.id);
-                }
-                outcome
+            Err(error) if error.is_retryable() => {}
+            _ => self.forget(spot, ticket.id),
+        }
+        joined
+    }
+
+    /// Renews the ticket in the line at this place.
+    #[doc(hidden)]
+    pub async fn renew_at(&self, spot: &Arc<Location>, ticket: &Ticket) -> Result<Option<Place>> {
+        self.mail.expect(ticket.id, ticket.ttl);
+        self.roll.enter(&spot.record, ticket.id, self.stream.opening(), &self.mail);
+        let renewed = self.seen(&self.ask(spot, ticket, Verb::Renew).await?)?;
+        match &renewed {
+            Some(place) => self.mail.learn(ticket.id, place),
+            None => self.forget(spot, ticket.id),
+        }
+        Ok(renewed)
+    }
+
+    /// Takes the ticket out of the line at this place, or asks it to leave.
+    #[doc(hidden)]
+    pub async fn leave_at(
+        &self,
+        spot: &Arc<Location>,
+        ticket: &Ticket,
+        how: LeaveMode,
+    ) -> Result<LeaveOutcome> {
+        let came = self.ask(spot, ticket, Verb::Leave { soon: how == LeaveMode::Graceful }).await?;
+        let Outcome::Left(mut left) = came else { return Err(trouble::strange(&self.calls.name)) };
+        if left == LeaveOutcome::Absent && self.roll.was_never_sent(&spot.record, ticket.id) {
+            // It waited in this client and was never sent, so it cannot join later.
+            left = LeaveOutcome::Waiting;
+        }
+        if left != LeaveOutcome::Requested {
+            self.forget(spot, ticket.id);
+        }
+        Ok(left)
+    }
+
+    /// Waits for a change of the ticket in the line at this place.
+    #[doc(hidden)]
+    pub async fn watch_at(
+        &self,
+        spot: &Arc<Location>,
+        ticket: &Ticket,
+        seen: TicketState,
+    ) -> Result<Wake> {
+        if !self.mail.expects(ticket.id) {
+            return Ok(self.mail.watch(ticket.id, seen).await);
+        }
+        let _glances = self.glances.at(spot, ticket.id, seen);
+        match seen {
+            TicketState::Holding => Ok(self.mail.watch(ticket.id, seen).await),
+            TicketState::Waiting if self.facts.can_push() => {
+                Box::pin(self.wait(spot, ticket)).await
             }
+            TicketState::Waiting => self.told_or(ticket, self.poll(spot, ticket, seen)).await,
+        }
+    }
+
+    /// Reads the line at this place.
+    #[doc(hidden)]
+    pub async fn line_at(&self, spot: &Location, key: &Key) -> Result<Vec<(Ticket, Place)>> {
+        match self.lanes.line(spot, key).await? {
+            Some(answer) if answer.contains_key("of") => self.known(answer::line(&answer, key)),
+            _ => Ok(Vec::new()),
         }
     }
 }
@@ -189,65 +251,38 @@ impl Engine for MongoStore {
     }
 
     async fn join(&self, ticket: &Ticket, patience: WaitMode) -> Result<Option<Place>> {
-        self.join_reading(ticket, patience, Reads::Nothing).await
+        let spot = self.record(&ticket.key);
+        match self.join_at(&spot, ticket, patience, Reads::Nothing).await? {
+            Joined::In(place, _) => Ok(Some(place)),
+            Joined::Busy => Ok(None),
+            Joined::Nowhere => Err(trouble::strange(&self.calls.name)),
+        }
     }
 
     async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
-        let spot = self.spots.of(ticket)?;
-        self.mail.expect(ticket.id, ticket.ttl);
-        self.roll.enter(&spot.record, ticket.id, self.stream.opening(), &self.mail);
-        let renewed = self.seen(&self.ask(&spot, ticket, Verb::Renew).await?)?;
-        match &renewed {
-            Some(place) => self.mail.learn(ticket.id, place),
-            None => self.forget(&spot, ticket.id),
-        }
-        Ok(renewed)
+        self.renew_at(&self.record(&ticket.key), ticket).await
     }
 
     async fn leave(&self, ticket: &Ticket, how: LeaveMode) -> Result<LeaveOutcome> {
-        let spot = self.spots.of(ticket)?;
-        let came =
-            self.ask(&spot, ticket, Verb::Leave { soon: how == LeaveMode::Graceful }).await?;
-        let Came::Left(mut left) = came else { return Err(trouble::strange(&self.calls.name)) };
-        if left == LeaveOutcome::Absent && self.roll.was_never_sent(&spot.record, ticket.id) {
-            // It waited in this client and was never sent, so it cannot join later.
-            left = LeaveOutcome::Waiting;
-        }
-        if left != LeaveOutcome::Requested {
-            self.forget(&spot, ticket.id);
-        }
-        Ok(left)
+        self.leave_at(&self.record(&ticket.key), ticket, how).await
     }
 
     async fn watch(&self, ticket: &Ticket, seen: TicketState) -> Result<Wake> {
-        if !self.mail.expects(ticket.id) {
-            return Ok(self.mail.watch(ticket.id, seen).await);
-        }
-        let _glances = self.glances.at(&*self.spots.of(ticket)?, ticket.id, seen);
-        match seen {
-            TicketState::Holding => Ok(self.mail.watch(ticket.id, seen).await),
-            TicketState::Waiting if self.facts.can_push() => Box::pin(self.wait(ticket)).await,
-            TicketState::Waiting => self.told_or(ticket, self.poll(ticket, seen)).await,
-        }
+        self.watch_at(&self.record(&ticket.key), ticket, seen).await
     }
 
     async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<EventBatch> {
-        if self.facts.can_push() && self.spots.reaps() {
+        if self.facts.can_push() {
             return self.onlookers.events(scope, after).await;
         }
         self.sampler.events(self, &self.host, scope, after).await
     }
 
     async fn line(&self, key: &Key) -> Result<Vec<(Ticket, Place)>> {
-        let answer = self.lanes.line(&*self.spots.of_key(key)?, key).await?;
-        match answer {
-            Some(answer) if answer.contains_key("of") => self.known(answer::line(&answer, key)),
-            _ => Ok(Vec::new()),
-        }
+        self.line_at(&self.record(key), key).await
     }
 
     async fn keys(&self, prefix: &str) -> Result<Vec<Key>> {
-        self.spots.are_records(NO_LIST)?;
         let names = self.calls.keys(prefix).await?;
         let mut keys = Vec::with_capacity(names.len());
         for name in names {
@@ -259,7 +294,6 @@ impl Engine for MongoStore {
     }
 
     async fn add(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
-        self.spots.are_records(NO_NUMBERS)?;
         let (kind, count) = match window {
             None => (":n", &self.sequence),
             Some(_) => (":c", &self.windowed),
@@ -269,7 +303,6 @@ impl Engine for MongoStore {
             filter: &rawdoc! { "_id": record.as_str() },
             filling: None,
             first: count::ask(by, window),
-            is_plain: false,
             stages: [&count.stages, &[], &[]],
             fields: count.fields.clone(),
             // A read opens no window.
@@ -283,11 +316,7 @@ impl Engine for MongoStore {
         let collection = &self.calls.collection;
         match counted.map_err(|error| trouble::in_record(error, collection, &record, key))? {
             Some(answer) => self.known(answer::tallied(&answer, key, by))?,
-            None => Ok(CounterValue {
-                value: 0,
-                allowed: true,
-                resets_in: window.map(|window| window.per),
-            }),
+            None => Ok(CounterValue::new(0, true, window.map(|window| window.per))),
         }
     }
 

@@ -11,7 +11,6 @@ use crate::call::Calls;
 use crate::clocks::{self, Peers};
 use crate::opening;
 use crate::settings::Settings;
-use crate::spots::Spots;
 
 /// First version of the wire protocol that has pipelines with `$$NOW`, and projections that
 /// compute: MongoDB 4.4.
@@ -43,13 +42,15 @@ pub(crate) enum Topology {
 }
 
 impl Facts {
-    /// Asks the servers, and has them reap idle records where these are Tenure's own. Refuses a
-    /// collection that cannot keep locks.
-    pub(crate) async fn ask(calls: &Calls, spots: &Spots) -> Result<Self> {
+    /// Asks the servers. If the collection has Tenure's own records, it has the servers reap idle
+    /// ones, and refuses a collection that cannot keep locks.
+    pub(crate) async fn ask(calls: &Calls, has_records: bool) -> Result<Self> {
         let admin = calls.client.database("admin");
         let hello = calls.ask(&admin, rawdoc! { "hello": 1 }).await?;
         let mut facts = Self::read(&hello, &calls.name.servers)?;
-        facts.collection = opening::check(calls, spots).await?;
+        if has_records {
+            facts.collection = opening::check(calls).await?;
+        }
         facts.is_deaf = is_deaf(calls).await;
         facts.clocks = match facts.topology {
             Topology::Sharded => clocks::warning(calls, Peers::Routers, calls.name.hosts.clone()),
@@ -58,7 +59,7 @@ impl Facts {
             }
         }
         .await;
-        if spots.reaps() {
+        if has_records {
             facts.unreaped = match calls.reap().await {
                 Ok(()) => None,
                 Err(error) if error.reason() == Some(Reason::LoginRequired) => return Err(error),
@@ -85,7 +86,8 @@ impl Facts {
         if topology == Topology::Set && !takes_writes {
             return Err(Error::unavailable(format!(
                 "{servers} is not the primary, and locks are kept by the primary: name the set with `replicaSet`, without `directConnection`"
-            )));
+            ))
+            .with_reason(Reason::NoPrimary));
         }
         Ok(Self {
             topology,

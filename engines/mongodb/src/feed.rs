@@ -6,7 +6,7 @@
 //! each change that any of them wants.
 
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use futures_util::future::{Either, pending, select};
@@ -15,7 +15,8 @@ use mongodb::change_stream::ChangeStream;
 use mongodb::change_stream::event::ResumeToken;
 use mongodb::error::{Error, ErrorKind};
 use mongodb::options::{ReadConcern, ReadPreference, SelectionCriteria};
-use tenure_core::jitter;
+use tenure_core::sync::Mutex;
+use tenure_core::{Backoff, jitter};
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
@@ -46,7 +47,7 @@ const ENDS: [&str; 4] = ["drop", "rename", "dropDatabase", "invalidate"];
 
 /// A consumer of the feed. The feed calls its methods one at a time. They must not block or call
 /// the feed.
-pub(crate) trait Consumer: Send + Sync {
+pub trait Consumer: Send + Sync {
     /// The consumer receives changes from now on. `goes_on`: it has missed none since the last one.
     fn opened(&self, goes_on: bool);
 
@@ -56,14 +57,14 @@ pub(crate) trait Consumer: Send + Sync {
     /// The stream does not open. `is_refused`: the server refused it, so the consumer has to poll.
     fn failed(&self, error: &tenure_core::Error, is_refused: bool);
 
-    /// The consumer receives no more changes: it has not listened for [`LINGER`], or the feed has
+    /// The consumer receives no more changes: it has not listened for five seconds, or the feed has
     /// stopped.
     fn closed(&self);
 }
 
 /// Whether a consumer receives changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Hears {
+pub enum Hears {
     /// No: the stream is closed, or is being opened.
     #[default]
     Closed,
@@ -75,14 +76,14 @@ pub(crate) enum Hears {
 
 /// The part of the stream's pipeline that is for one consumer.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Wants {
+pub struct Wants {
     /// Fields that are computed of each change, for the cases.
-    pub(crate) computed: Document,
+    pub computed: Document,
     /// A change is wanted if it is one of these cases. Fewer and plainer cases cost the server less
     /// for all other changes.
-    pub(crate) cases: Vec<Document>,
+    pub cases: Vec<Document>,
     /// Fields that are sent of a change, besides its kind and the key of the document.
-    pub(crate) sent: Document,
+    pub sent: Document,
 }
 
 impl Wants {
@@ -117,7 +118,7 @@ impl Wants {
 
 /// The feed of a store.
 #[derive(Clone)]
-pub(crate) struct Feed(Arc<Shared>);
+pub struct Feed(Arc<Shared>);
 
 struct Shared {
     calls: Arc<Calls>,
@@ -146,7 +147,7 @@ struct Entry {
 }
 
 /// A consumer that listens. Dropping this ends the listening.
-pub(crate) struct Listening {
+pub struct Listening {
     feed: Arc<Shared>,
     consumer: Arc<dyn Consumer>,
 }
@@ -178,11 +179,7 @@ impl Feed {
     }
 
     /// Subscribes the consumer. Its `opened` is called once it receives changes.
-    pub(crate) fn listen(
-        &self,
-        consumer: Arc<dyn Consumer>,
-        wants: impl FnOnce() -> Wants,
-    ) -> Listening {
+    pub fn listen(&self, consumer: Arc<dyn Consumer>, wants: impl FnOnce() -> Wants) -> Listening {
         let mut state = self.0.state();
         let mut entries = state.consumers.iter_mut();
         if let Some(entry) = entries.find(|entry| Arc::ptr_eq(&entry.consumer, &consumer)) {
@@ -233,13 +230,13 @@ enum Ended {
 
 /// Reads the stream while it has consumers.
 async fn run(feed: Arc<Shared>) {
-    let (mut token, mut pause) = (None, PAUSE_FIRST);
+    let (mut token, mut backoff) = (None, Backoff::new(PAUSE_FIRST, PAUSE_MAX));
     while let Some(wants) = feed.wants() {
         // The driver sets no deadline of its own, and a connection may go silent without an end.
         let opened = timeout(feed.slack(), feed.open(&wants, token.clone())).await;
         let Ok(opened) = opened else {
             feed.failed(trouble::late(&feed.calls.name), false);
-            pause = feed.rest(pause).await;
+            feed.rest(&mut backoff).await;
             continue;
         };
         match opened {
@@ -249,7 +246,9 @@ async fn run(feed: Arc<Shared>) {
                 match feed.hear(&mut stream, &wants, &mut token).await {
                     Ended::Idle => return,
                     Ended::Grown => continue,
-                    Ended::Broken { was_heard: true } => pause = PAUSE_FIRST,
+                    Ended::Broken { was_heard: true } => {
+                        backoff.reset();
+                    }
                     Ended::Broken { was_heard: false } => {}
                 }
             }
@@ -266,7 +265,7 @@ async fn run(feed: Arc<Shared>) {
                 feed.failed(told, is_refused);
             }
         }
-        pause = feed.rest(pause).await;
+        feed.rest(&mut backoff).await;
     }
 }
 
@@ -292,11 +291,12 @@ impl Shared {
         self.calls.timeout.max(SLACK_MIN)
     }
 
-    /// Sleeps before the next attempt, and returns the pause after that.
-    async fn rest(&self, pause: Duration) -> Duration {
-        let rest = if self.state().refusal.is_some() { PAUSE_REFUSED } else { pause };
-        sleep(jitter(rest, getrandom::u64().unwrap_or(0))).await;
-        (pause * 2).min(PAUSE_MAX)
+    /// Sleeps before the next attempt.
+    async fn rest(&self, backoff: &mut Backoff) {
+        let pause = backoff.pause();
+        let is_refused = self.state().refusal.is_some();
+        let refused = || jitter(PAUSE_REFUSED, getrandom::u64().unwrap_or(0));
+        sleep(if is_refused { refused() } else { pause }).await;
     }
 
     async fn open(
@@ -431,7 +431,7 @@ impl Shared {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

@@ -6,17 +6,17 @@
 //! listens. The cost of this read does not depend on the number of changes.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use mongodb::bson::{Bson, Document, doc};
+use tenure_core::sync::Mutex;
 use tenure_core::{Result, TicketId, TicketState, jitter};
 use tenure_kit::subscriptions::Subscriptions;
 use tokio::time::sleep;
 
 use crate::call::Calls;
-use crate::documents::text;
-use crate::spot::Spot;
+use crate::location::Location;
 
 /// Longest time between two glances. With jitter it is at least half of this.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -29,6 +29,8 @@ pub(crate) struct Glances(Arc<Watched>);
 struct Watched {
     calls: Arc<Calls>,
     mail: Arc<Subscriptions>,
+    /// Returns the name of a record from its `_id`.
+    name: fn(&Bson) -> String,
     state: Mutex<State>,
 }
 
@@ -93,22 +95,23 @@ impl Drop for Glancing {
 }
 
 impl Glances {
-    pub(crate) fn new(calls: Arc<Calls>, mail: Arc<Subscriptions>) -> Self {
-        Self(Arc::new(Watched { calls, mail, state: Mutex::default() }))
+    pub(crate) fn new(
+        calls: Arc<Calls>,
+        mail: Arc<Subscriptions>,
+        name: fn(&Bson) -> String,
+    ) -> Self {
+        Self(Arc::new(Watched { calls, mail, name, state: Mutex::default() }))
     }
 
     /// Watches a ticket that was seen in this state. If a glance does not find it, its owner is
     /// notified.
-    pub(crate) fn at(&self, spot: &Spot, id: TicketId, seen: TicketState) -> Glancing {
+    pub(crate) fn at(&self, spot: &Location, id: TicketId, seen: TicketState) -> Glancing {
         let array = match seen {
             TicketState::Holding => "held",
             TicketState::Waiting => "waiting",
         };
-        let record = match spot.kit.place.as_str() {
-            "" => text::comparable(&Bson::String(spot.record.clone())),
-            _ => spot.record.clone(),
-        };
-        let line = LinePlace { record, array: format!("{}{array}", spot.kit.place) };
+        let (record, array) = (spot.record.clone(), format!("{}{array}", spot.kit.place));
+        let line = LinePlace { record, array };
         let mut state = self.0.state();
         let entry = state.seen(seen).entry(line.clone()).or_insert_with(|| {
             let filter = Document::try_from(&spot.filter).expect("it was made of a document");
@@ -191,7 +194,7 @@ impl Watched {
     async fn look(&self, seen: TicketState, asked: &[Asked]) -> Result<()> {
         let queries: Vec<Bson> = asked.iter().map(|one| one.query.clone().into()).collect();
         let found = self.calls.ids(&doc! { "$or": queries }).await?;
-        let found: HashSet<String> = found.iter().map(text::comparable).collect();
+        let found: HashSet<String> = found.iter().map(self.name).collect();
         let mut state = self.state();
         for one in asked {
             let Some(line) = state.seen(seen).get_mut(&one.line) else { continue };
@@ -208,6 +211,6 @@ impl Watched {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }

@@ -5,18 +5,16 @@
 //! and are retried there, so 100 tasks with one key would keep the server busy with retries.
 
 use std::collections::{HashMap, VecDeque};
-use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, MutexGuard};
 
-use futures_util::future::{Either, select};
 use mongodb::bson::Document;
-use tenure_core::{Error, Key, Result, Share, TicketId};
+use tenure_core::sync::Mutex;
+use tenure_core::{Error, Key, Result, TicketId};
 use tenure_kit::subscriptions::Subscriptions;
-use tokio::sync::{Notify, OwnedSemaphorePermit, oneshot};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::time::{Instant, timeout};
 
-use crate::answer::{self, Came};
+use crate::answer::{self, Outcome};
 use crate::bundle;
 use crate::call::{Calls, Update};
 use crate::count::millis;
@@ -24,66 +22,51 @@ use crate::facts::Topology;
 use crate::fresh::Fresh;
 use crate::letter;
 use crate::line::KEEP_MS;
-use crate::projection::Opened;
-use crate::roll::Roll;
-use crate::spot::Spot;
-use crate::tray::Tray;
+use crate::local_tickets::LocalTickets;
+use crate::location::Location;
+use crate::projection::Reply;
+use crate::request::{Request, Verb};
 use crate::trouble;
 use crate::turns::Turns;
-use crate::wish::{Verb, Wish};
 
 /// Maximum wishes of one command.
-const TOGETHER_MAX: usize = 64;
+const BATCH_MAX: usize = 64;
 /// Maximum wishes that wait in one lane. A line has no more tickets.
 const WAITING_MAX: usize = tenure_core::LINE_TICKETS_MAX;
 
-/// Time that a join waits for other requests if it stays behind another ticket anyway. The holder
-/// often leaves within this time, and both go in one command.
-const COMPANY: Duration = Duration::from_millis(1);
-
 /// The lanes of the lines that this client changes.
-pub(crate) struct Lanes {
-    carrier: Arc<Carrier>,
+pub(crate) struct KeyedBatcher {
+    carrier: Arc<BatchSender>,
 }
 
 /// Sends wishes to the server, and returns their answers.
-struct Carrier {
+struct BatchSender {
     calls: Arc<Calls>,
-    posts: Posts,
+    posts: ClientState,
     topology: Topology,
     /// Limits the commands that change one document at a time.
     turns: Turns,
     /// The waiting wishes of each line that has a lane.
-    waiting: Mutex<HashMap<String, Waiting>>,
-}
-
-/// The waiting wishes of one lane.
-#[derive(Default)]
-struct Waiting {
-    asked: VecDeque<Asked>,
-    /// Notified when a wish is added.
-    more: Arc<Notify>,
+    waiting: Mutex<HashMap<String, VecDeque<Asked>>>,
 }
 
 /// The letters of this client's tickets, and the lines that these stand in.
-pub(crate) struct Posts {
+pub(crate) struct ClientState {
     pub(crate) mail: Arc<Subscriptions>,
-    pub(crate) roll: Arc<Roll>,
+    pub(crate) roll: Arc<LocalTickets>,
     pub(crate) inbox: String,
-    /// The documents that tickets read when they are served at once.
-    pub(crate) tray: Arc<Tray>,
 }
 
 /// A wish and its callers. Equal wishes share one answer.
 struct Asked {
-    wish: Wish,
-    answers: Vec<oneshot::Sender<Result<Came>>>,
+    wish: Request,
+    answers: Vec<oneshot::Sender<Result<Outcome>>>,
 }
 
-impl Lanes {
-    pub(crate) fn new(calls: Arc<Calls>, posts: Posts, topology: Topology) -> Self {
+impl KeyedBatcher {
+    pub(crate) fn new(calls: Arc<Calls>, posts: ClientState, topology: Topology) -> Self {
         let (turns, waiting) = (Turns::default(), Mutex::default());
-        let carrier = Carrier { calls, posts, topology, turns, waiting };
+        let carrier = BatchSender { calls, posts, topology, turns, waiting };
         Self { carrier: Arc::new(carrier) }
     }
 
@@ -92,7 +75,7 @@ impl Lanes {
     /// # Cancel safety
     ///
     /// If the future is dropped before the wish is sent, it is not sent.
-    pub(crate) async fn ask(&self, spot: &Arc<Spot>, wish: Wish) -> Result<Came> {
+    pub(crate) async fn ask(&self, spot: &Arc<Location>, wish: Request) -> Result<Outcome> {
         let calls = &self.carrier.calls;
         let key = wish.ticket.key.clone();
         let answered = self.carrier.enter(spot, wish)?;
@@ -100,7 +83,7 @@ impl Lanes {
             Ok(Ok(came)) => {
                 let told = |error| trouble::in_line(error, &calls.collection, spot, &key);
                 match came {
-                    Ok(Came::Refused(error)) => Ok(Came::Refused(told(error))),
+                    Ok(Outcome::Refused(error)) => Ok(Outcome::Refused(told(error))),
                     came => came.map_err(told),
                 }
             }
@@ -114,7 +97,7 @@ impl Lanes {
     }
 
     /// Waits for the caller's turn to change the document.
-    pub(crate) async fn turn(&self, spot: &Spot) -> Option<OwnedSemaphorePermit> {
+    pub(crate) async fn turn(&self, spot: &Location) -> Option<OwnedSemaphorePermit> {
         self.carrier.turn(spot).await
     }
 
@@ -124,7 +107,7 @@ impl Lanes {
     }
 
     /// Reads a whole line.
-    pub(crate) async fn line(&self, spot: &Spot, key: &Key) -> Result<Option<Document>> {
+    pub(crate) async fn line(&self, spot: &Location, key: &Key) -> Result<Option<Document>> {
         let carrier = &self.carrier;
         let answer = carrier.calls.look(&bundle::line(spot), carrier.topology).await;
         let collection = &carrier.calls.collection;
@@ -133,32 +116,27 @@ impl Lanes {
     }
 }
 
-impl Carrier {
+impl BatchSender {
     fn enter(
         self: &Arc<Self>,
-        spot: &Arc<Spot>,
-        wish: Wish,
-    ) -> Result<oneshot::Receiver<Result<Came>>> {
+        spot: &Arc<Location>,
+        wish: Request,
+    ) -> Result<oneshot::Receiver<Result<Outcome>>> {
         let (answer, answered) = oneshot::channel();
         let asked = Asked { wish, answers: vec![answer] };
         let mut lanes = self.lanes();
         match lanes.get_mut(spot.line()) {
-            Some(waiting) if waiting.asked.len() >= WAITING_MAX => {
+            Some(waiting) if waiting.len() >= WAITING_MAX => {
                 return Err(Error::unavailable(format!(
                     "{WAITING_MAX} calls of this client wait for {} already, for the line of {:?}",
                     self.calls.name.servers, asked.wish.ticket.key
                 )));
             }
-            Some(waiting) => {
-                waiting.asked.push_back(asked);
-                waiting.more.notify_one();
-            }
+            Some(waiting) => waiting.push_back(asked),
             None => {
-                let waiting = Waiting { asked: [asked].into(), ..Waiting::default() };
-                let more = waiting.more.clone();
-                lanes.insert(spot.line().to_owned(), waiting);
+                lanes.insert(spot.line().to_owned(), [asked].into());
                 let (carrier, spot) = (self.clone(), spot.clone());
-                self.calls.home.spawn(Lane { carrier, spot, more, is_open: true }.carry());
+                self.calls.home.spawn(Lane { carrier, spot, is_open: true }.carry());
             }
         }
         Ok(answered)
@@ -166,7 +144,7 @@ impl Carrier {
 
     /// Sends these wishes and returns the outcome of each. A single wish tries the short verb if
     /// that may apply.
-    async fn send(&self, spot: &Spot, wishes: &[&Wish]) -> Result<Vec<Came>> {
+    async fn send(&self, spot: &Location, wishes: &[&Request]) -> Result<Vec<Outcome>> {
         let (mut fresh, until) = (Fresh::new(), Instant::now() + self.calls.timeout);
         if let [wish] = wishes
             && let Some(came) = self.send_alone(spot, wish, &mut fresh, until).await?
@@ -177,43 +155,40 @@ impl Carrier {
         let strange = || trouble::strange(&self.calls.name);
         let mut left = HashMap::new();
         let (came, document) = loop {
-            let mut sent: Vec<&Wish> =
+            let mut sent: Vec<&Request> =
                 wishes.iter().filter(|wish| !left.contains_key(&wish.ticket.id)).copied().collect();
             let answer = self.send_bundle(spot, &sent, &fresh).await?;
             let (said, document) = answer.map(|it| (it.said, it.document)).unzip();
             self.deliver(said.as_ref());
             if !fresh.sees(said.as_ref().filter(|_| spot.is_record())).await {
                 break (
-                    bundle::read(&sent, said.as_ref()).ok_or_else(strange)?,
+                    bundle::read(spot, &sent, said.as_ref()).ok_or_else(strange)?,
                     document.flatten(),
                 );
             }
             // The record is fresh: the server refused the joins and made the leaves, which are not
             // sent again.
             sent.retain(|wish| matches!(wish.verb, Verb::Leave { .. }));
-            let came = bundle::read(&sent, said.as_ref()).ok_or_else(strange)?;
+            let came = bundle::read(spot, &sent, said.as_ref()).ok_or_else(strange)?;
             left.extend(sent.iter().map(|wish| wish.ticket.id).zip(came));
             if Instant::now() > until {
                 return Err(trouble::contended(&self.calls.name));
             }
         };
         let mut came = came.into_iter();
-        let all = wishes.iter().map(|wish| left.remove(&wish.ticket.id).or_else(|| came.next()));
-        let all: Vec<Came> = all.collect::<Option<_>>().ok_or_else(strange)?;
-        if let Some(document) = document {
-            for (wish, _) in wishes.iter().zip(&all).filter(|(_, came)| came.is_served()) {
-                self.posts.tray.put(wish, &document);
-            }
-        }
-        Ok(all)
+        let all = wishes.iter().map(|wish| {
+            let came = left.remove(&wish.ticket.id).or_else(|| came.next())?;
+            Some(came.reading(wish, document.as_ref()))
+        });
+        all.collect::<Option<_>>().ok_or_else(strange)
     }
 
     async fn send_bundle(
         &self,
-        spot: &Spot,
-        wishes: &[&Wish],
+        spot: &Location,
+        wishes: &[&Request],
         fresh: &Fresh,
-    ) -> Result<Option<Opened>> {
+    ) -> Result<Option<Reply>> {
         let update = bundle::update(spot, wishes, &self.posts.inbox, fresh);
         let answer = if wishes.iter().all(|wish| wish.verb == Verb::Look) {
             self.calls.look(&update, self.topology).await?
@@ -225,7 +200,7 @@ impl Carrier {
 
     /// Waits for a turn if the document may have several lines: MongoDB would let all their
     /// commands try at once.
-    async fn turn(&self, spot: &Spot) -> Option<OwnedSemaphorePermit> {
+    async fn turn(&self, spot: &Location) -> Option<OwnedSemaphorePermit> {
         match spot.kit.alone {
             Some(_) => None,
             None => Some(self.turns.wait(&spot.record).await),
@@ -236,11 +211,11 @@ impl Carrier {
     /// different from what was expected.
     async fn send_alone(
         &self,
-        spot: &Spot,
-        wish: &Wish,
+        spot: &Location,
+        wish: &Request,
         fresh: &mut Fresh,
         until: Instant,
-    ) -> Result<Option<Came>> {
+    ) -> Result<Option<Outcome>> {
         // Only a join is refused by a fresh record. A record in which a ticket stands may have the
         // field `made`, too.
         let may_be_fresh = spot.is_record() && matches!(wish.verb, Verb::Join { .. });
@@ -258,16 +233,19 @@ impl Carrier {
         if let Verb::Join { .. } = wish.verb {
             self.posts.roll.came_alone(&spot.record, wish.ticket.id);
         }
+        self.deliver(Some(&answer.said));
         let came = answer::alone(&answer.said, wish.verb);
         let came = came.ok_or_else(|| trouble::strange(&self.calls.name))?;
-        if let Some(document) = answer.document.filter(|_| came.is_served()) {
-            self.posts.tray.put(wish, &document);
-        }
-        Ok(Some(came))
+        Ok(Some(came.reading(wish, answer.document.as_ref())))
     }
 
     /// Returns the short verb for a ticket that may be alone in its line.
-    fn alone<'a>(&'a self, spot: &'a Spot, wish: &Wish, fresh: &Fresh) -> Option<Update<'a>> {
+    fn alone<'a>(
+        &'a self,
+        spot: &'a Location,
+        wish: &Request,
+        fresh: &Fresh,
+    ) -> Option<Update<'a>> {
         let (ticket, record, alone) = (&wish.ticket, &spot.record, spot.kit.alone.as_ref()?);
         let is_likely = match wish.verb {
             Verb::Join { .. } => {
@@ -294,9 +272,11 @@ impl Carrier {
             filter: &spot.filter,
             filling: None,
             first: short.first,
-            is_plain: short.is_plain,
             stages: [short.stages, &[], &[]],
-            fields: spot.kit.answers.of_alone(&wish.reads),
+            fields: match wish.verb {
+                Verb::Leave { .. } => spot.kit.answers.of_leave_alone(),
+                _ => spot.kit.answers.of_alone(&wish.reads),
+            },
             // A document that is filled when it is inserted takes the long verb. A known fresh
             // record exists, or the long verb inserts another one.
             makes: matches!(wish.verb, Verb::Join { .. })
@@ -316,29 +296,27 @@ impl Carrier {
         }
     }
 
-    fn lanes(&self) -> MutexGuard<'_, HashMap<String, Waiting>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lanes(&self) -> MutexGuard<'_, HashMap<String, VecDeque<Asked>>> {
+        self.waiting.lock()
     }
 }
 
 /// The lane of one record, while a command is in flight. If its task ends early, waiting callers
 /// get an error.
 struct Lane {
-    carrier: Arc<Carrier>,
-    spot: Arc<Spot>,
-    more: Arc<Notify>,
+    carrier: Arc<BatchSender>,
+    spot: Arc<Location>,
     is_open: bool,
 }
 
 impl Lane {
     async fn carry(mut self) {
         loop {
-            self.gather().await;
             let asked = self.next();
             if asked.is_empty() {
                 return;
             }
-            let wishes: Vec<&Wish> = asked.iter().map(|one| &one.wish).collect();
+            let wishes: Vec<&Request> = asked.iter().map(|one| &one.wish).collect();
             for wish in wishes.iter().filter(|wish| matches!(wish.verb, Verb::Join { .. })) {
                 self.carrier.posts.roll.sends(&self.spot.record, wish.ticket.id);
             }
@@ -352,39 +330,11 @@ impl Lane {
         }
     }
 
-    /// Waits up to [`COMPANY`] for more requests, unless one of them is urgent.
-    async fn gather(&self) {
-        let mut time_is_over = pin!(sleep(COMPANY));
-        while self.has_time() {
-            if let Either::Right(_) = select(pin!(self.more.notified()), &mut time_is_over).await {
-                return;
-            }
-        }
-    }
-
-    /// Returns whether all waiting wishes are joins that stay behind another ticket of this client.
-    fn has_time(&self) -> bool {
-        if self.spot.kit.alone.is_none() {
-            // Other tickets of the document may stand in other lines.
-            return false;
-        }
-        let lanes = self.carrier.lanes();
-        let roll = &self.carrier.posts.roll;
-        let stays_behind = |Wish { ticket, verb, .. }: &Wish| {
-            *verb == Verb::Join { hurry: false }
-                && ticket.share == Share::WHOLE
-                && roll.has_others(&self.spot.record, ticket.id)
-        };
-        lanes.get(self.spot.line()).is_some_and(|waiting| {
-            !waiting.asked.is_empty() && waiting.asked.iter().all(|asked| stays_behind(&asked.wish))
-        })
-    }
-
     /// Takes the next batch. If there is none, the lane is closed.
     fn next(&mut self) -> Vec<Asked> {
         let mut lanes = self.carrier.lanes();
         let waiting = lanes.get_mut(self.spot.line());
-        let next = waiting.map(|waiting| take(&mut waiting.asked)).unwrap_or_default();
+        let next = waiting.map(take).unwrap_or_default();
         if next.is_empty() {
             lanes.remove(self.spot.line());
             self.is_open = false;
@@ -401,7 +351,7 @@ impl Drop for Lane {
     }
 }
 
-/// Takes the next batch of at most [`TOGETHER_MAX`] wishes. Leaves come first, because other
+/// Takes the next batch of at most [`BATCH_MAX`] wishes. Leaves come first, because other
 /// tickets wait for them. The tickets of a batch differ, and wishes without a caller are dropped.
 fn take(waiting: &mut VecDeque<Asked>) -> Vec<Asked> {
     let mut tickets: HashMap<TicketId, usize> = HashMap::new();
@@ -409,7 +359,7 @@ fn take(waiting: &mut VecDeque<Asked>) -> Vec<Asked> {
     let mut later = VecDeque::new();
     waiting.retain(|asked| !asked.answers.iter().all(oneshot::Sender::is_closed));
     waiting.make_contiguous().sort_by_key(|asked| !matches!(asked.wish.verb, Verb::Leave { .. }));
-    while next.len() < TOGETHER_MAX
+    while next.len() < BATCH_MAX
         && let Some(asked) = waiting.pop_front()
     {
         match tickets.get(&asked.wish.ticket.id) {
@@ -428,13 +378,13 @@ fn take(waiting: &mut VecDeque<Asked>) -> Vec<Asked> {
 
 #[cfg(test)]
 mod tests {
-    use tenure_core::Ticket;
+    use tenure_core::{Share, Ticket};
 
     use super::*;
 
-    fn asks(ticket: &Ticket, verb: Verb) -> (Asked, oneshot::Receiver<Result<Came>>) {
+    fn asks(ticket: &Ticket, verb: Verb) -> (Asked, oneshot::Receiver<Result<Outcome>>) {
         let (answer, answered) = oneshot::channel();
-        (Asked { wish: Wish::new(ticket.clone(), verb), answers: vec![answer] }, answered)
+        (Asked { wish: Request::new(ticket.clone(), verb), answers: vec![answer] }, answered)
     }
 
     #[test]
@@ -466,12 +416,12 @@ mod tests {
     fn a_command_has_a_limit_and_the_others_go_with_the_next() {
         let mut listens = Vec::new();
         let mut waiting: VecDeque<Asked> = VecDeque::new();
-        for _ in 0..=TOGETHER_MAX {
+        for _ in 0..=BATCH_MAX {
             let (asked, listen) =
                 asks(&Ticket::new(Key::new("k").unwrap(), Share::WHOLE), Verb::Look);
             waiting.push_back(asked);
             listens.push(listen);
         }
-        assert_eq!((take(&mut waiting).len(), take(&mut waiting).len()), (TOGETHER_MAX, 1));
+        assert_eq!((take(&mut waiting).len(), take(&mut waiting).len()), (BATCH_MAX, 1));
     }
 }

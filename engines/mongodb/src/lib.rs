@@ -33,18 +33,18 @@
 //! |---|---|
 //! | `line`, `verbs`, `count` | the fields of a record, and the stages of each verb |
 //! | `alone` | short verbs for a ticket that is alone in its line |
-//! | `lens`, `spot`, `spots` | where a line lives: in which document, and where in it |
+//! | `field_prefix`, `location` | where a line lives: in which document, and where in it |
+//! | `extension` | the extension point for lines in other documents |
 //! | `projection`, `answer`, `letter` | the answers to verbs, and the letters in a change stream |
-//! | `wish`, `ask`, `lane`, `bundle` | batching: verbs for one record go together in one command |
+//! | `request`, `ask`, `lane`, `bundle` | batching: verbs for one record go together in one command |
 //! | `fresh`, `readable` | the first number of a new record, and which records and lines this version can read |
 //! | `opening` | which collections can keep locks |
 //! | `call`, `records` | how a command is sent, and the commands about many records |
 //! | `clocks` | how far apart the clocks of a set's members are |
 //! | `feed` | the one change stream of a store, and its consumers |
-//! | `stream`, `hearing`, `roll` | letters as a consumer of the feed, their filter, and which tickets stand where |
+//! | `stream`, `local_tickets` | letters as a consumer of the feed, and which tickets stand where |
 //! | `glances` | a read of the records of watched tickets, about once a second, for what no letter reports |
 //! | `onlooker`, `mirror` | onlookers as consumers of the feed, and the events of a line from its changes |
-//! | `documents`, `tray` | locks on the program's own documents, and the documents that are read in the same step |
 //! | `turns` | how many calls change one number at a time |
 
 mod alone;
@@ -56,17 +56,19 @@ mod clocks;
 mod connect;
 mod count;
 mod description;
-pub mod documents;
 mod engine;
+#[doc(hidden)]
+pub mod extension;
 mod facts;
 mod feed;
+mod field_prefix;
 mod fresh;
 mod glances;
-mod hearing;
 mod lane;
-mod lens;
 mod letter;
 mod line;
+mod local_tickets;
+mod location;
 mod mirror;
 mod name;
 mod onlooker;
@@ -74,25 +76,20 @@ mod opening;
 mod projection;
 mod readable;
 mod records;
-mod roll;
+mod request;
 mod settings;
-mod spot;
-mod spots;
 mod store;
 mod stream;
-mod tray;
 mod trouble;
 mod turns;
 mod url;
 mod verbs;
-mod wish;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use mongodb::Client;
 pub use mongodb::options::ClientOptions;
-use tenure_core::layers::{OnRuntime, Retry};
+use tenure_core::layers::{OnRuntime, Retries};
 use tenure_core::{BackgroundRuntime, Locks, Result, Runtime};
 use tokio::runtime::Handle;
 
@@ -101,8 +98,8 @@ pub use settings::Settings;
 pub use store::MongoStore;
 
 /// Maximum retries of a verb whose answer was lost, with a backoff that doubles each time.
-const RETRIES: u32 = 4;
-const RETRY_PAUSE: Duration = Duration::from_millis(50);
+#[doc(hidden)]
+pub const RETRIES: Retries = Retries::times(4);
 
 /// Returns the locks of the servers that this URL names:
 /// `mongodb://HOST,HOST/DATABASE?option=value`, or `mongodb+srv://NAME`.
@@ -150,5 +147,5 @@ async fn hosted(
 ) -> Result<Locks> {
     let host: Arc<dyn Runtime> = Arc::new(BackgroundRuntime::for_drivers());
     let store = OnRuntime::make(host.clone(), opening).await?;
-    Ok(Locks::on(Retry::new(store, host.clone(), RETRIES, RETRY_PAUSE), host))
+    Ok(Locks::with_retries(store, host, RETRIES))
 }

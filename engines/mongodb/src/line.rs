@@ -24,7 +24,7 @@ use mongodb::bson::raw::CString;
 use mongodb::bson::{Bson, Document, RawDocumentBuf, bson, doc};
 use tenure_core::{Key, NUMBER_MAX};
 
-use crate::lens::Lens;
+use crate::field_prefix::FieldPrefix;
 
 /// Milliseconds for which a record is kept after the last life has ended and the clock has passed
 /// its last number. Until then no number is given twice, even by a clock that is set back or that
@@ -53,20 +53,19 @@ pub(crate) mod did {
     pub(crate) const FULL: i64 = 14;
     pub(crate) const NO_NUMBERS_LEFT: i64 = 15;
     pub(crate) const TOO_LONG: i64 = 16;
-    pub(crate) const NO_PART: i64 = 17;
-    pub(crate) const MANY_PARTS: i64 = 18;
-    pub(crate) const FOREIGN: i64 = 19;
     pub(crate) const KNOWN: i64 = 20;
     pub(crate) const SERVED: i64 = 21;
     pub(crate) const QUEUED: i64 = 22;
     pub(crate) const FRESH: i64 = 23;
+    /// The first refusal of this place. The next ones follow it.
+    pub(crate) const REFUSED: i64 = 100;
 }
 
 /// The stages of every mixture of verbs, after the first stage.
-pub(crate) struct Steps(Vec<Vec<RawDocumentBuf>>);
+pub struct Steps(Vec<Vec<RawDocumentBuf>>);
 
 /// Returns a stage as it is sent.
-pub(crate) fn raw(stage: &Document) -> RawDocumentBuf {
+pub fn raw(stage: &Document) -> RawDocumentBuf {
     RawDocumentBuf::try_from(stage).expect("a stage is a document")
 }
 
@@ -77,13 +76,13 @@ pub(crate) fn c_string(name: impl Into<String>) -> CString {
 
 /// The kinds of verbs in a step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Mixture {
+pub(crate) struct VerbSet {
     pub(crate) renews: bool,
     pub(crate) leaves: bool,
     pub(crate) joins: bool,
 }
 
-impl Mixture {
+impl VerbSet {
     const ALL: usize = 8;
 
     fn nth(at: usize) -> Self {
@@ -96,23 +95,24 @@ impl Mixture {
 }
 
 impl Steps {
-    pub(crate) fn new(lens: &Lens) -> Self {
+    /// Builds the stages for a line in this place.
+    pub fn new(lens: &FieldPrefix) -> Self {
         let writer = Writer(lens);
-        Self((0..Mixture::ALL).map(|at| writer.step(Mixture::nth(at))).collect())
+        Self((0..VerbSet::ALL).map(|at| writer.step(VerbSet::nth(at))).collect())
     }
 
     /// Returns the stages of a mixture. They remove tickets whose life has ended, then renew, leave
     /// and join, and then serve the tickets that are next.
-    pub(crate) fn of(&self, mixture: Mixture) -> &[RawDocumentBuf] {
+    pub(crate) fn of(&self, mixture: VerbSet) -> &[RawDocumentBuf] {
         &self.0[mixture.at()]
     }
 }
 
 /// Builds the stages for a line in this place.
-pub(crate) struct Writer<'a>(pub(crate) &'a Lens);
+pub(crate) struct Writer<'a>(pub(crate) &'a FieldPrefix);
 
 impl Writer<'_> {
-    fn step(&self, mixture: Mixture) -> Vec<RawDocumentBuf> {
+    fn step(&self, mixture: VerbSet) -> Vec<RawDocumentBuf> {
         let mut stages = vec![self.open(), self.expire()];
         if mixture.renews {
             stages.push(self.renew());
@@ -199,7 +199,7 @@ impl Writer<'_> {
 
     /// Counts the waiting tickets that are served now: the first ones, for as long as they fit.
     /// Mostly it is none or one.
-    fn count_woken(&self) -> Document {
+    pub(crate) fn count_woken(&self) -> Document {
         let take_of = |at: i64| {
             let take = bson!({ "$arrayElemAt": [self.value("waiting.take"), at] });
             bson!({ "$ifNull": [take, ALL] })
@@ -231,26 +231,34 @@ impl Writer<'_> {
         self.set([("woken", woken)])
     }
 
-    fn serve(&self) -> Document {
+    /// Serves the tickets that were counted, and writes their letters.
+    pub(crate) fn next_served(&self) -> Document {
         let nobody = bson!({ "$eq": [self.value("woken"), 0_i64] });
         let woken = bson!({ "$slice": [self.value("waiting"), self.value("woken")] });
         let others = bson!({ "$slice": [self.value("waiting"), self.value("woken"), ALL] });
         let unless_nobody = |field: &str, other: Bson| bson!({ "$cond": [nobody.clone(), self.value(field), other] });
         let held = bson!({ "$concatArrays": [self.value("held"), woken.clone()] });
         let bell = bson!({ "$concat": [self.value("bell"), letters(&woken, "S")] });
+        let held = unless_nobody("held", held);
+        self.fields([
+            ("held", Self::held_by_readable(&held)),
+            ("waiting", unless_nobody("waiting", others)),
+            ("bell", unless_nobody("bell", bell)),
+        ])
+    }
+
+    fn serve(&self) -> Document {
         let first_end = bson!({ "$min": [{ "$min": self.value("held.ends") }, { "$min": self.value("waiting.ends") }] });
         // One end may be the double NaN. The holders ahead of that ticket must be able to read the
         // line.
         let first_end = bson!({ "$max": [0_i64, first_end] });
-        let held = unless_nobody("held", held);
-        self.set([
-            ("held", Self::held_by_readable(&held)),
-            ("waiting", unless_nobody("waiting", others)),
-            ("bell", unless_nobody("bell", bell)),
+        let mut fields = self.next_served();
+        fields.extend(self.fields([
             ("quiet", bson!({ "$cond": [self.is_late(), first_end, self.value("quiet")] })),
             ("reap", self.reap()),
             ("ask", bson!("$$REMOVE")),
-        ])
+        ]));
+        doc! { "$set": fields }
     }
 
     /// Returns the date at which the record may be reaped. While tickets stand in the line, it is

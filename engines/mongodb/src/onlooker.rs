@@ -3,12 +3,13 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use mongodb::bson::{Document, RawDocumentBuf, doc};
 use tenure_core::event::{Cursor, EventBatch, Scope};
 use tenure_core::line::Journal;
+use tenure_core::sync::Mutex;
 use tenure_core::{Error, Key, Result};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::AbortHandle;
@@ -105,7 +106,7 @@ impl Onlookers {
     }
 
     fn followed(&self) -> MutexGuard<'_, HashMap<Option<Key>, Arc<Following>>> {
-        self.followed.lock().unwrap_or_else(PoisonError::into_inner)
+        self.followed.lock()
     }
 }
 
@@ -203,7 +204,7 @@ impl Following {
     }
 
     fn past(&self) -> MutexGuard<'_, Past> {
-        self.past.lock().unwrap_or_else(PoisonError::into_inner)
+        self.past.lock()
     }
 }
 

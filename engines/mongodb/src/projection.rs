@@ -5,18 +5,18 @@ use mongodb::bson::raw::CString;
 use mongodb::bson::{Bson, Document, RawArrayBuf, RawDocumentBuf, bson, cstr, doc, rawdoc};
 use tenure_core::Ticket;
 
-use crate::lens::{Lens, scratch};
-use crate::line::{Mixture, c_string, did, raw};
+use crate::field_prefix::{FieldPrefix, scratch};
+use crate::line::{VerbSet, c_string, did, raw};
 use crate::readable::{has_line, unless_foreign};
-use crate::wish::Reads;
+use crate::request::Reads;
 
 /// Number of waiting tickets, from the front, whose answers have the end of the first holder's
 /// life. All others would look at once, and their heartbeats find out as well.
 const NEAR: i64 = 3;
 
 /// The projections. Their longer part is built once.
-pub(crate) struct Answers {
-    lens: Lens,
+pub struct Projections {
+    lens: FieldPrefix,
     place: RawDocumentBuf,
     /// Name of the field that the first stage sets.
     ask: CString,
@@ -27,13 +27,15 @@ pub(crate) struct Answers {
 }
 
 /// An answer in two parts: what the step reports, and what was read of a program's document.
-pub(crate) struct Opened {
-    pub(crate) said: Document,
-    pub(crate) document: Option<Document>,
+pub struct Reply {
+    /// The report of the step.
+    pub said: Document,
+    /// The fields of the document that were read.
+    pub document: Option<Document>,
 }
 
-impl Answers {
-    pub(crate) fn new(lens: &Lens) -> Self {
+impl Projections {
+    pub(crate) fn new(lens: &FieldPrefix) -> Self {
         let guard = lens.field_name().map(unless_foreign).unwrap_or_default();
         let whole = lens.field_name().filter(|_| lens.part_found().is_none());
         let stands = whole.map(has_line).unwrap_or_default();
@@ -60,7 +62,7 @@ impl Answers {
     pub(crate) fn of<'a>(
         &self,
         tickets: impl Iterator<Item = &'a Ticket>,
-        mixture: Mixture,
+        mixture: VerbSet,
         reads: &Reads,
     ) -> RawDocumentBuf {
         let mut ids = RawArrayBuf::new();
@@ -132,7 +134,7 @@ impl Answers {
     }
 
     /// Returns the projection if only the document is read.
-    pub(crate) fn document(&self, reads: &Reads) -> RawDocumentBuf {
+    pub fn document(&self, reads: &Reads) -> RawDocumentBuf {
         raw(&self.in_one(doc! { "document": self.read(reads) }))
     }
 
@@ -178,23 +180,29 @@ impl Answers {
         raw(&fields)
     }
 
+    /// Returns the projection for the only ticket served, which leaves: the letters to the next
+    /// ones.
+    pub(crate) fn of_leave_alone(&self) -> RawDocumentBuf {
+        raw(&doc! { "_id": 0, self.lens.name("bell"): 1 })
+    }
+
     /// Splits an answer into its two parts.
-    pub(crate) fn open(&self, mut answer: Document) -> Opened {
+    pub fn open(&self, mut answer: Document) -> Reply {
         if self.lens.field_name().is_none() {
-            return Opened { said: answer, document: None };
+            return Reply { said: answer, document: None };
         }
         let mut said = document(answer.remove(scratch(self.field()))).unwrap_or_default();
         let document = document(said.remove("document"));
-        Opened { said, document }
+        Reply { said, document }
     }
 
     /// The same for the answer to a short verb.
-    pub(crate) fn open_alone(&self, mut answer: Document) -> Opened {
+    pub(crate) fn open_alone(&self, mut answer: Document) -> Reply {
         let Some(field) = self.lens.field_name() else {
-            return Opened { said: answer, document: None };
+            return Reply { said: answer, document: None };
         };
         let said = document(answer.remove(field)).unwrap_or_default();
-        Opened { said, document: Some(answer) }
+        Reply { said, document: Some(answer) }
     }
 
     /// Returns the field of a program's document that has the line.
@@ -215,7 +223,7 @@ fn document(value: Option<Bson>) -> Option<Document> {
 }
 
 /// Returns the expression for the place of the ticket with the id `$$id`, or an empty document.
-fn place(lens: &Lens) -> Document {
+fn place(lens: &FieldPrefix) -> Document {
     let value = |field: &str| Bson::String(lens.seen(field));
     let index = |array: &str| bson!({ "$indexOfArray": [value(&format!("{array}.id")), "$$id"] });
     let of = |array: &str, at: &str, field: &str| bson!({ "$arrayElemAt": [value(&format!("{array}.{field}")), at] });

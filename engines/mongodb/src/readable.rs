@@ -4,7 +4,7 @@
 
 use mongodb::bson::{Bson, Document, bson, doc};
 
-use crate::lens::scratch;
+use crate::field_prefix::{FieldPrefix, scratch};
 use crate::line::{ALL, Writer, number_max};
 
 /// The server repeats a value that it cannot convert, and so this mark, in its refusal.
@@ -14,14 +14,14 @@ pub(crate) const NO_NUMBER_MARK: &str = "tenure-no-number";
 
 /// Returns the expression whether the field of a document is missing, null or a line. Any other
 /// value is the program's own, or was written over a line.
-pub(crate) fn may_have_line(field: &str) -> Document {
+pub fn may_have_line(field: &str) -> Document {
     doc! { "$in": [{ "$type": format!("${field}") }, ["missing", "null", "object"]] }
 }
 
 /// Returns the field that a stage sets beside the line. It is removed, or is an error of the
 /// server's if the field cannot have a line. It stands beside the line, because nothing is computed
 /// in a field that is an empty array.
-pub(crate) fn unless_foreign(field: &str) -> Document {
+pub fn unless_foreign(field: &str) -> Document {
     let refusal = fail(MARK, &format!("${field}"));
     doc! { scratch(&scratch(field)): { "$cond": [may_have_line(field), "$$REMOVE", refusal] } }
 }
@@ -29,6 +29,21 @@ pub(crate) fn unless_foreign(field: &str) -> Document {
 /// Returns the condition that this field of a document has something that may be a line.
 pub(crate) fn has_line(field: &str) -> Document {
     doc! { field: { "$type": "object", "$not": { "$type": "array" } } }
+}
+
+/// Returns the filter for an empty line in this field of a document, which this version can read.
+pub fn has_empty_line(field: &str) -> Document {
+    Writer(&FieldPrefix::field(field)).nobody_readable()
+}
+
+/// Returns the expression whether the line in this field of a document can be read, with the ends
+/// of all lives in it.
+pub fn has_readable_line(field: &str) -> Bson {
+    let lens = FieldPrefix::field(field);
+    let line = Writer(&lens);
+    bson!({ "$and": [
+        may_have_line(field), line.is_readable(), line.ends_readable(), line.has_numbers(),
+    ] })
 }
 
 impl Writer<'_> {
@@ -85,7 +100,7 @@ impl Writer<'_> {
     }
 
     /// Whether the ends of all lives in the line can be read.
-    pub(crate) fn ends_readable(&self) -> Bson {
+    fn ends_readable(&self) -> Bson {
         let all = |array: &str| {
             let array = bson!({ "$ifNull": [self.value(array), []] });
             let ends =
@@ -114,7 +129,7 @@ fn end(value: &str) -> Bson {
 }
 
 /// Whether the value is a whole number that is not negative, or is missing.
-pub(crate) fn number(value: &str) -> Bson {
+pub fn number(value: &str) -> Bson {
     bson!({ "$or": [
         { "$in": [{ "$type": value }, ["missing", "null"]] },
         { "$and": [

@@ -18,7 +18,8 @@ const COLLECTION_BYTES_MAX: usize = 255 - DATABASE_BYTES_MAX - 1;
 ///
 /// use tenure_mongodb::Settings;
 ///
-/// let settings = Settings::new().database("shop")?.collection("locks")?.timeout(Duration::from_secs(1));
+/// let settings = Settings::new().database("shop")?.collection("locks")?;
+/// let settings = settings.timeout(Duration::from_secs(1));
 /// # drop(settings);
 /// # Ok::<(), tenure_core::Error>(())
 /// ```
@@ -80,6 +81,12 @@ impl Settings {
     /// Sets the time for one answer.
     pub fn timeout(self, timeout: Duration) -> Self {
         Self { timeout, ..self }
+    }
+
+    /// Returns whether a collection was named.
+    #[doc(hidden)]
+    pub fn names_collection(&self) -> bool {
+        self.collection.is_some()
     }
 
     /// Sets an option of a URL.

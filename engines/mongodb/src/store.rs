@@ -1,29 +1,32 @@
 //! A store: the lines of a collection, and its opening.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::Client;
+use mongodb::bson::Bson;
 use mongodb::options::ClientOptions;
-use tenure_core::{Error, EventDelivery, Guarantees, Result, Sampler, ThisRuntime};
+use tenure_core::{Error, Guarantees, Result, Sampler, ThisRuntime};
 use tenure_kit::subscriptions::Subscriptions;
 use tokio::runtime::Handle;
 
 use crate::call::Calls;
 use crate::connect;
 use crate::count::Count;
+use crate::extension::Extension;
 use crate::facts::Facts;
 use crate::feed::Feed;
+use crate::field_prefix::FieldPrefix;
 use crate::glances::Glances;
-use crate::lane::{Lanes, Posts};
+use crate::lane::{ClientState, KeyedBatcher};
 use crate::letter::INBOX_LETTERS;
+use crate::local_tickets::LocalTickets;
+use crate::location::CompiledPipelines;
 use crate::name::Name;
 use crate::onlooker::Onlookers;
-use crate::roll::Roll;
 use crate::settings::Settings;
-use crate::spots::Spots;
-use crate::stream::Stream;
-use crate::tray::Tray;
+use crate::stream::{Stream, letters_in_records};
 use crate::turns::Turns;
 use crate::url;
 
@@ -37,12 +40,12 @@ const BORROWED: &str = "the client belongs to the program's own runtime: while t
 /// The lines of a collection. The runtime that it was opened in drives it.
 pub struct MongoStore {
     pub(crate) calls: Arc<Calls>,
-    pub(crate) lanes: Lanes,
+    pub(crate) lanes: KeyedBatcher,
     pub(crate) turns: Turns,
     pub(crate) sequence: Count,
     pub(crate) windowed: Count,
     pub(crate) mail: Arc<Subscriptions>,
-    pub(crate) roll: Arc<Roll>,
+    pub(crate) roll: Arc<LocalTickets>,
     pub(crate) feed: Feed,
     pub(crate) stream: Stream,
     pub(crate) glances: Glances,
@@ -51,9 +54,8 @@ pub struct MongoStore {
     pub(crate) onlookers: Onlookers,
     pub(crate) sampler: Sampler,
     pub(crate) host: ThisRuntime,
-    pub(crate) spots: Spots,
-    /// Documents that tickets read when they were served.
-    pub(crate) tray: Arc<Tray>,
+    /// The stages for lines in records.
+    pub(crate) records: Arc<CompiledPipelines>,
     /// Whether the client is this store's own, and ends with it.
     pub(crate) is_own: bool,
 }
@@ -76,7 +78,7 @@ impl MongoStore {
     /// As [`connect`](fn@crate::connect).
     pub async fn with_options(options: ClientOptions, settings: &Settings) -> Result<Self> {
         let (client, name) = connect::client(options, settings.timeout)?;
-        Self::of(client, name, Handle::current(), settings, true, Spots::records()).await
+        Self::of(client, name, Handle::current(), settings, true, None).await
     }
 
     /// Opens the store over a client of the program's own, which `home` drives.
@@ -85,7 +87,7 @@ impl MongoStore {
     ///
     /// As [`connect`](fn@crate::connect).
     pub async fn over(client: Client, home: Handle, settings: &Settings) -> Result<Self> {
-        Self::of(client, Name::unknown(), home, settings, false, Spots::records()).await
+        Self::of(client, Name::unknown(), home, settings, false, None).await
     }
 
     pub(crate) async fn of(
@@ -94,17 +96,13 @@ impl MongoStore {
         home: Handle,
         settings: &Settings,
         is_own: bool,
-        spots: Spots,
+        extension: Option<Extension>,
     ) -> Result<Self> {
         let calls = Arc::new(Calls::new(client, name, home, settings));
         refuse_private(calls.database.name())?;
-        let facts = Facts::ask(&calls, &spots).await?;
+        let facts = calls.repeated(|| Facts::ask(&calls, extension.is_none())).await?;
         let mut profile = facts.profile(settings);
         profile.store.clone_from(&calls.name.servers);
-        if !spots.reaps() {
-            // Onlookers of documents poll.
-            profile.events = EventDelivery::Sampled;
-        }
         if !is_own {
             profile.warnings.push(BORROWED.to_owned());
         }
@@ -112,20 +110,18 @@ impl MongoStore {
             tracing::warn!("{warning}");
         }
         let (mail, roll, inbox) =
-            (Arc::<Subscriptions>::default(), Arc::<Roll>::default(), inbox()?);
-        let tray = Arc::<Tray>::default();
-        let posts = Posts {
-            mail: mail.clone(),
-            roll: roll.clone(),
-            inbox: inbox.clone(),
-            tray: tray.clone(),
-        };
-        let lanes = Lanes::new(calls.clone(), posts, facts.topology);
+            (Arc::<Subscriptions>::default(), Arc::<LocalTickets>::default(), inbox()?);
+        let posts = ClientState { mail: mail.clone(), roll: roll.clone(), inbox: inbox.clone() };
+        let lanes = KeyedBatcher::new(calls.clone(), posts, facts.topology);
         let feed = Feed::new(calls.clone(), is_own);
-        let stream = Stream::new(feed.clone(), spots.hearing(), mail.clone(), inbox);
+        let (wants, name): (_, fn(&Bson) -> String) = match extension {
+            None => (letters_in_records(&inbox), record_of),
+            Some(extension) => ((extension.letters)(&inbox), extension.name),
+        };
+        let stream = Stream::new(feed.clone(), wants, mail.clone(), inbox);
         Ok(Self {
             onlookers: Onlookers::new(calls.clone(), feed.clone()),
-            glances: Glances::new(calls.clone(), mail.clone()),
+            glances: Glances::new(calls.clone(), mail.clone(), name),
             feed,
             calls,
             lanes,
@@ -139,11 +135,15 @@ impl MongoStore {
             facts,
             sampler: Sampler::new(LOOK_PAUSE),
             host: ThisRuntime::new(),
-            spots,
-            tray,
+            records: Arc::new(CompiledPipelines::new(&FieldPrefix::root())),
             is_own,
         })
     }
+}
+
+/// Returns the name of a record from its `_id`.
+fn record_of(id: &Bson) -> String {
+    id.as_str().unwrap_or_default().to_owned()
 }
 
 /// Returns an error for MongoDB's own databases. `local` is on one member only, so a fail-over
@@ -164,4 +164,10 @@ fn inbox() -> Result<String> {
         Error::rejected(format!("the operating system has no random numbers to give: {error}"))
     })?;
     Ok(format!("{random:0INBOX_LETTERS$x}"))
+}
+
+impl fmt::Debug for MongoStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MongoStore").finish_non_exhaustive()
+    }
 }

@@ -3,36 +3,30 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use mongodb::bson::RawDocumentBuf;
+use mongodb::bson::{Document, RawDocumentBuf, bson, doc};
 use tenure_core::Error;
 use tenure_kit::subscriptions::Subscriptions;
 use tokio::sync::watch;
 
-use crate::feed::{Consumer, Feed, Hears, Listening};
-use crate::hearing::Hearing;
+use crate::feed::{Consumer, Feed, Hears, Listening, Wants};
 use crate::letter;
 
 /// The letters of one client, which it receives while one of its tickets waits.
 pub(crate) struct Stream {
     feed: Feed,
-    hearing: Hearing,
+    wants: Wants,
     letters: Arc<Letters>,
 }
 
 impl Stream {
-    pub(crate) fn new(
-        feed: Feed,
-        hearing: Hearing,
-        mail: Arc<Subscriptions>,
-        inbox: String,
-    ) -> Self {
+    pub(crate) fn new(feed: Feed, wants: Wants, mail: Arc<Subscriptions>, inbox: String) -> Self {
         let (hears, openings) = (watch::Sender::default(), AtomicU64::new(0));
-        Self { feed, hearing, letters: Arc::new(Letters { mail, inbox, hears, openings }) }
+        Self { feed, wants, letters: Arc::new(Letters { mail, inbox, hears, openings }) }
     }
 
     /// Listens until this is dropped.
     pub(crate) fn listen(&self) -> Listening {
-        self.feed.listen(self.letters.clone(), || self.hearing.letters(&self.letters.inbox))
+        self.feed.listen(self.letters.clone(), || self.wants.clone())
     }
 
     /// Returns whether letters are received, now and from now on.
@@ -46,6 +40,19 @@ impl Stream {
             Hears::Open(opening) => Some(opening),
             Hears::Closed | Hears::Refused => None,
         }
+    }
+}
+
+/// Returns the filter for the changes of records that carry letters for this inbox.
+pub(crate) fn letters_in_records(inbox: &str) -> Wants {
+    let (delta, whole) = ("updateDescription.updatedFields.bell", "fullDocument.bell");
+    let letter = |kind: &str, at: &str| doc! { "operationType": kind, at: { "$regex": inbox } };
+    let bell = bson!({ "$ifNull": [format!("${delta}"), format!("${whole}")] });
+    Wants {
+        computed: Document::new(),
+        // A new record has no letters.
+        cases: vec![letter("update", delta), letter("replace", whole)],
+        sent: doc! { "bell": bell },
     }
 }
 

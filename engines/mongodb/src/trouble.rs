@@ -5,9 +5,9 @@ use mongodb::error::{CommandError, ErrorKind};
 use tenure_core::{Error, Key, Reason, errors};
 use tenure_kit::secret::redact;
 
+use crate::location::Location;
 use crate::name::Name;
 use crate::readable::{MARK, NO_NUMBER_MARK};
-use crate::spot::Spot;
 
 /// Another command inserted the record at the same time.
 pub(crate) const DUPLICATE_KEY: i32 = 11_000;
@@ -41,6 +41,7 @@ pub(crate) fn error(name: &Name, trouble: &mongodb::error::Error) -> Error {
             "{servers} does not know this user and password: write user:password@ before the servers, and name the database of the user as `authSource`{}",
             it_says(name, message)
         )),
+        // The driver gives only text.
         ErrorKind::InvalidArgument { message, .. } if message.contains(GARBLED) => {
             Error::unavailable(format!(
                 "the answer of {servers} is not MongoDB's: is it another service's port?"
@@ -71,7 +72,7 @@ pub(crate) fn error(name: &Name, trouble: &mongodb::error::Error) -> Error {
 }
 
 /// Returns whether a server refused one document, and not the command.
-pub(crate) fn is_about_one(error: &Error) -> bool {
+pub fn is_about_one(error: &Error) -> bool {
     error.reason() == Some(Reason::DocumentRefused)
 }
 
@@ -85,6 +86,7 @@ pub(crate) fn is_inserted(error: &mongodb::error::Error) -> bool {
 fn refused(name: &Name, command: &CommandError) -> Error {
     let servers = &name.servers;
     let says = it_says(name, &command.message);
+    // The server gives only text.
     match command.code {
         _ if command.message.contains(MARK) => errors::unreadable_ticket(),
         _ if command.message.contains(NO_NUMBER_MARK) => errors::unreadable_number(),
@@ -147,6 +149,7 @@ const NOT_AGAIN: &str = "it was not found again in time";
 /// The error if no server was found that takes writes, with a hint from the driver's message.
 fn unreached(name: &Name, message: &str) -> Error {
     let servers = &name.servers;
+    // The driver gives only text.
     let why = if message.contains("Authentication failed") || message.contains("SCRAM failure") {
         return Error::rejected(format!(
             "{servers} does not know this user and password: name the database of the user as `authSource`"
@@ -155,12 +158,14 @@ fn unreached(name: &Name, message: &str) -> Error {
         return Error::rejected(format!(
             "{servers} and this client do not trust each other's certificates: see `tlsCAFile` and `tlsCertificateKeyFile`"
         ));
+        // The driver gives only text.
     } else if message.contains("RsSecondary") && !message.contains("RsPrimary") {
         "members of it are there and have none: an election takes some ten seconds, and `timeout=20s` in the URL lets a call wait for it"
     } else if let Some(name) = unknown_name(message) {
         return Error::unavailable(format!(
             "no DNS server or hosts file knows the name of {name}: is it spelt right?"
         ));
+        // The driver gives only text.
     } else if !message.contains("Servers: [") {
         "none of them is in the replica set that `replicaSet` names"
     } else if let Some((_, hint)) = HINTS.iter().find(|(words, _)| message.contains(words)) {
@@ -173,6 +178,7 @@ fn unreached(name: &Name, message: &str) -> Error {
         "none of them takes writes, or none answers as MongoDB: are the addresses, `replicaSet` and `tls` right?"
     };
     Error::unavailable(format!("no primary was found among {servers}: {why}"))
+        .with_reason(Reason::NoPrimary)
 }
 
 /// Returns the first server whose name could not be looked up.
@@ -219,18 +225,10 @@ pub(crate) fn ended(name: &Name) -> Error {
 }
 
 /// The error if a document would get another `_id`.
-pub(crate) fn other_id(says: &str) -> Error {
+pub fn other_id(says: &str) -> Error {
     Error::invalid(format!(
         "an _id cannot be changed: the value that replaces a document has the same one, or none{says}"
     ))
-}
-
-/// The error if there is no document or part to lock.
-pub(crate) fn no_document(collection: &str, key: &Key) -> Error {
-    Error::rejected(format!(
-        "there is no document {key} in the collection {collection}: insert it first, or have it inserted by `or_insert`"
-    ))
-    .with_reason(Reason::DocumentNotFound)
 }
 
 /// The error for an answer that no verb of Tenure's gives.
@@ -248,7 +246,7 @@ pub(crate) fn in_record(error: Error, collection: &str, record: &str, key: &Key)
 }
 
 /// The same for a line, which may be in a field of a program's document.
-pub(crate) fn in_line(error: Error, collection: &str, spot: &Spot, key: &Key) -> Error {
+pub(crate) fn in_line(error: Error, collection: &str, spot: &Location, key: &Key) -> Error {
     let Some(field) = spot.kit.answers.field_name() else {
         return in_record(error, collection, &spot.record, key);
     };

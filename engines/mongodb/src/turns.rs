@@ -5,8 +5,9 @@
 //! at a time, in the order of the calls.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
+use tenure_core::sync::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Maximum calls in flight for one record: while one waits for its majority, the next is carried
@@ -32,7 +33,7 @@ impl Turns {
     }
 
     fn of(&self, record: &str) -> Arc<Semaphore> {
-        let mut records = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut records = self.0.lock();
         if let Some(turns) = records.turns.get(record).and_then(Weak::upgrade) {
             return turns;
         }
@@ -68,6 +69,6 @@ mod tests {
         for record in 0..RECORDS_FULL * 3 {
             drop(turns.wait(&record.to_string()).now_or_never().unwrap());
         }
-        assert!(turns.0.lock().unwrap().turns.len() <= RECORDS_FULL);
+        assert!(turns.0.lock().turns.len() <= RECORDS_FULL);
     }
 }

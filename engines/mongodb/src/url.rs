@@ -10,7 +10,11 @@ use crate::description::{DESCRIPTION, OWN};
 use crate::settings::Settings;
 
 /// Reads a URL. If its servers are listed in DNS, this queries DNS.
-pub(crate) async fn read(url: &str) -> Result<(ClientOptions, Settings)> {
+///
+/// # Errors
+///
+/// The URL or an option is wrong.
+pub async fn read(url: &str) -> Result<(ClientOptions, Settings)> {
     let (rest, settings) = split(url)?;
     match ClientOptions::parse(&rest).await {
         Ok(options) => {

@@ -7,7 +7,6 @@
 use mongodb::bson::{Bson, Document, bson};
 use tenure_core::LINE_TICKETS_MAX;
 
-use crate::documents::way::FOREIGN;
 use crate::line::{ALL, Writer, did, letters, number_max};
 
 impl Writer<'_> {
@@ -207,7 +206,9 @@ impl Writer<'_> {
         let fits = bson!({ "$lte": ["$$sum", "$$this.of"] });
         let nobody_waits = bson!({ "$eq": [self.size("waiting"), 0_i64] });
         let most = i64::try_from(LINE_TICKETS_MAX).unwrap_or(ALL);
-        let mut cases = self.verdicts_on_parts();
+        let refusals = self.0.refusals.iter().zip(did::REFUSED..);
+        let mut cases: Vec<Bson> =
+            refusals.map(|(refusal, did)| case(refusal.when.clone(), did)).collect();
         cases.extend(self.is_fresh().map(|is_fresh| case(is_fresh, did::FRESH)));
         let others = [
             known("held", "$$h"),
@@ -234,19 +235,5 @@ impl Writer<'_> {
     /// Whether a number was given in the line.
     pub(crate) fn has_last(&self) -> Bson {
         bson!({ "$gt": [self.value("last"), Bson::Null] })
-    }
-
-    /// Refuses a join of the line of a part if the path matches no part or several, or if the
-    /// part's field has something other than a line.
-    fn verdicts_on_parts(&self) -> Vec<Bson> {
-        if self.0.part_found().is_none() {
-            return Vec::new();
-        }
-        let case = |sign: &str, count: i64, then: i64| bson!({ "case": { sign: [self.value("parts"), count] }, "then": then });
-        vec![
-            case("$eq", FOREIGN, did::FOREIGN),
-            case("$lt", 1, did::NO_PART),
-            case("$gt", 1, did::MANY_PARTS),
-        ]
     }
 }

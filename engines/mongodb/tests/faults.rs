@@ -36,6 +36,8 @@ mod routers;
 mod silence;
 #[path = "faults/stage.rs"]
 mod stage;
+#[path = "faults/storm.rs"]
+mod storm;
 #[path = "faults/streams.rs"]
 mod streams;
 #[path = "faults/unreadable.rs"]

@@ -35,7 +35,7 @@ fn when_the_leader_is_killed_the_other_process_takes_over() {
     };
     let (first, second) = block_on(leader::play(&url, worker)).unwrap();
     assert_ne!(first.note, second.note);
-    assert!(second.token > first.token, "terms are numbered upwards");
+    assert!(second.term > first.term, "terms are numbered upwards");
 }
 
 /// Not a test: the entry point of a worker process.

@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::collections::VecDeque;
 use std::collections::hash_map::Entry;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 
+use tenure_core::sync::Mutex;
 use tenure_core::{CounterValue, Error, Key, Reason, Result, Time};
 use tokio::sync::oneshot;
 
@@ -30,9 +31,8 @@ pub(crate) struct Call {
 
 impl Call {
     pub(crate) fn answer(self, answer: Result<u64>) {
-        let tally = |value| CounterValue { value, allowed: true, resets_in: None };
         // A caller that has gone leaves a gap, which a sequence may have.
-        let _ = self.sender.send(answer.map(tally));
+        let _ = self.sender.send(answer.map(CounterValue::of_sequence));
     }
 }
 
@@ -76,7 +76,7 @@ impl Calls {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Register, VecDeque<Call>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

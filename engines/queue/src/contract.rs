@@ -6,6 +6,7 @@ use tenure_core::{BoxFuture, Error, Guarantees, Key, Result, TicketId};
 use tokio::sync::mpsc;
 
 use crate::node::{LineId, Name, Node};
+use crate::position::Position;
 
 /// A store with sessions and an order of its own that only grows: revisions, transactions.
 ///
@@ -16,8 +17,8 @@ use crate::node::{LineId, Name, Node};
 /// 3. A node is removed with its session. Without a sign of life for its ttl a session ends, and
 ///    never sooner.
 /// 4. An error of the kind [`Unavailable`](tenure_core::ErrorKind::Unavailable) means that the
-///    outcome is unknown. Any other means that nothing was changed.
-///    [`Loss::SessionGone`](tenure_core::Loss::SessionGone) means that a session is over.
+///    outcome is unknown. Any other means that nothing was changed, or that the store has undone
+///    it. [`Loss::SessionGone`](tenure_core::Loss::SessionGone) means that a session is over.
 /// 5. Dropping a future leaves the outcome unknown. No verb here has a time limit: the caller has
 ///    one.
 pub trait Store: Send + Sync + 'static {
@@ -54,21 +55,17 @@ pub trait Store: Send + Sync + 'static {
     /// `None` if the store does not answer or cannot report it.
     fn lives(&self, sessions: &[SessionId]) -> impl Future<Output = Vec<Option<Duration>>> + Send;
 
-    /// Makes a node at the back of its line, unless the door is closed to it.
+    /// Makes a node at the back of its line, unless its precondition fails.
     fn enter(&self, enter: &Enter<'_>) -> impl Future<Output = Result<Entered>> + Send;
 
-    /// Returns the first `most` nodes of a line. The store may leave out those behind the ticket
-    /// `whose`.
-    fn front(
-        &self,
-        line: &LineId,
-        most: usize,
-        whose: Option<&Name>,
-    ) -> impl Future<Output = Result<Front>> + Send;
+    /// Returns the first `most` nodes of a line.
+    fn front(&self, line: &LineId, most: usize) -> impl Future<Output = Result<Front>> + Send;
 
-    /// Returns the `most` nearest nodes of the line that were made before this one, the nearest
-    /// first.
-    fn ahead(&self, node: &Node, most: usize) -> impl Future<Output = Result<Vec<Node>>> + Send;
+    /// Returns a node and its place in its line; `None` if it is out.
+    fn position(
+        &self,
+        sought: Sought<'_>,
+    ) -> impl Future<Output = Result<Option<(Node, Position)>>> + Send;
 
     /// Reads these nodes. Returns them in this order, each as it was at a moment after the call,
     /// and the first of these moments.
@@ -87,7 +84,7 @@ pub trait Store: Send + Sync + 'static {
 
     /// Ensures that an entry with this session which was not answered never comes in. Returns the
     /// node if it came in already.
-    fn forestall(
+    fn fence_out(
         &self,
         name: &Name,
         session: SessionId,
@@ -98,22 +95,11 @@ pub trait Store: Send + Sync + 'static {
     /// delivery makes a removed node again.
     fn orphans(&self, session: SessionId) -> impl Future<Output = Result<Vec<Node>>> + Send;
 
-    /// Returns whether an entry of this ticket was not answered, and may still come in although a
-    /// later one was.
-    fn is_doubtful(&self, _ticket: TicketId) -> bool {
-        false
-    }
-
     /// Forgets a ticket: its node is out, never came in, or goes with its session.
     fn forget(&self, ticket: TicketId);
 
-    /// Watches nodes until one of them changes or is removed. If the first is [near](Distance) to
-    /// its front, the store may report that it is served: see [`Told::Served`].
-    fn watch(
-        &self,
-        nodes: &[Node],
-        distance: Distance,
-    ) -> impl Future<Output = Result<Watching>> + Send;
+    /// Watches nodes until one of them changes or is removed.
+    fn watch(&self, nodes: &[Node]) -> impl Future<Output = Result<Watching>> + Send;
 
     /// Returns the keys that begin with `prefix` and have a node, in order.
     fn keys(&self, prefix: &str) -> impl Future<Output = Result<Vec<Key>>> + Send;
@@ -185,39 +171,43 @@ pub struct Enter<'a> {
     /// The session that keeps it alive.
     pub session: SessionId,
     /// The tickets that may be in the line already.
-    pub door: Door,
-    /// The version of the line's [base](Register::Base) in the body. With another version the door
-    /// is closed.
+    pub precondition: Precondition,
+    /// The version of the line's [base](Register::Base) in the body. With another version no node
+    /// is made.
     pub base_version: u64,
-    /// It takes the whole capacity: all tickets in the line leave before it is served.
-    pub is_all: bool,
 }
 
 /// Which tickets may be in the line when a node is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Door {
+pub enum Precondition {
     /// Any tickets of the same capacity.
-    Open,
+    SameCapacity,
     /// No ticket that came, or changed, after this moment. At moment 0, no ticket at all.
-    Unchanged(u64),
+    UnchangedSince(u64),
 }
 
 /// The outcome of an [`Enter`].
 #[derive(Debug)]
 pub enum Entered {
-    /// The node is in the line.
+    /// The node was made.
     In {
         /// The node.
         node: Node,
-        /// The front of the line with the node, before it in the same moment, or later.
-        front: Front,
-        /// It was made by this call. Otherwise it existed.
-        fresh: bool,
+        /// Its place, when it was made or later.
+        position: Position,
+        /// Count of all nodes of the line.
+        total: usize,
     },
-    /// The door was closed, and nothing was changed.
+    /// The node existed.
+    Existing(Node),
+    /// The precondition failed, and nothing was changed.
     Out {
-        /// The front of the line, at any capacity of its tickets.
-        front: Front,
+        /// The moment of that.
+        at: u64,
+        /// The sum of the takes of the line's nodes, or a lower bound of it.
+        taken: u64,
+        /// Another capacity that a node of the line has.
+        other_capacity: Option<u32>,
         /// The line's base.
         base: Written,
     },
@@ -238,20 +228,6 @@ pub struct Front {
     /// The number of the first node among them with an unreadable ticket. Callers that ask for a
     /// whole line need it. If that ticket keeps another one out, the store refuses by itself.
     pub unreadable: Option<u64>,
-    /// Summary of all tickets ahead of the requested or future ticket, without a read of them all.
-    /// `nodes` then has at least those that keep it out.
-    pub ahead: Option<Ahead>,
-}
-
-/// The tickets ahead of a ticket, in sum.
-#[derive(Clone, Copy, Debug)]
-pub struct Ahead {
-    /// Count of these tickets.
-    pub count: usize,
-    /// The sum of their takes, or a lower bound of it.
-    pub taken: u64,
-    /// The number of the ticket right ahead, with none between; 0 if that is not known.
-    pub behind: u64,
 }
 
 /// A node to remove, and the conditions.
@@ -268,14 +244,12 @@ pub struct Remove<'a> {
     /// The node that is the front alone then, if it still exists. A store that returns just that
     /// need not read the line.
     pub next: Option<&'a Node>,
-    /// It is served, and takes the whole capacity: the node right behind it is served in its place.
-    pub is_all: bool,
 }
 
 impl<'a> Remove<'a> {
     /// Removes this node without conditions, and asks for nothing else.
     pub fn just(node: &'a Node) -> Self {
-        Self { node, provided: &[], why: Why::Left, front: None, next: None, is_all: false }
+        Self { node, provided: &[], why: Why::Left, front: None, next: None }
     }
 }
 
@@ -288,39 +262,25 @@ pub struct Removed {
     pub front: Option<Front>,
 }
 
-/// Distance of a watched node from the front of its line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Distance {
-    /// Two nodes are watched: the first, and the only one ahead of it, which keeps it out.
-    Next,
-    /// Two nodes are watched: the first, and the one right ahead, which keeps it out. Few others
-    /// are ahead, so the store may watch the whole line.
-    Near,
-    /// Anything else.
-    Far,
-}
-
 /// A watch of nodes.
 pub struct Watching {
     /// The watch reports changes after this moment.
     pub at: u64,
     /// Ready once one of them may have changed.
-    pub changed: BoxFuture<Told>,
+    pub changed: BoxFuture<Hint>,
 }
 
 /// A report of a watch.
-#[derive(Clone, Debug)]
-pub enum Told {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hint {
     /// One of the nodes may have changed: read them.
-    Change,
-    /// The node right ahead of the first node was removed. It was served and kept the first one
-    /// out. The first node was there at that moment as it is here, so it is served, and need not be
-    /// read again. The moment is 0 if the store cannot report it.
+    Changed,
+    /// Of two watched nodes, the second was removed at this moment, and the first one was still
+    /// there, unchanged. The moment is 0 if the store cannot report it.
     ///
-    /// Only two kinds of store report this. One reads the node in the same step in which the other
-    /// one is removed. The other reports changes in their order, and has reported none of this
+    /// A store reports this if it pushes changes in their order, and has pushed none of the first
     /// node.
-    Served(Node, u64),
+    Released(u64),
 }
 
 /// A number that a store keeps beside a line for good.

@@ -27,7 +27,7 @@ impl<S: Store> Queue<S> {
         let Parts { store, host, counting, answers_within, .. } = &*self.parts;
         if by == 0 {
             let value = errors::checked_sum(key, store.read(register).await?.value, 0)?;
-            return Ok(CounterValue { value, allowed: true, resets_in: None });
+            return Ok(CounterValue::of_sequence(value));
         }
         let (sender, receiver) = oneshot::channel();
         let until = host.now().plus(*answers_within / 2);

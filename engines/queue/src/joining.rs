@@ -5,8 +5,8 @@ use tenure_core::{
     errors, served,
 };
 
-use crate::contract::{Door, Enter, Entered, Front, Register, Remove, Sought, Store, Written};
-use crate::mine::{Mine, Sighting};
+use crate::contract::{Enter, Entered, Precondition, Register, Remove, Sought, Store, Written};
+use crate::mine::{OwnTicket, Sighting};
 use crate::node::{LineId, Name, Node};
 use crate::parts::Parts;
 use crate::pauses::Pauses;
@@ -21,7 +21,7 @@ enum Attempt {
     In(Place),
     Busy,
     /// The line was not as expected: retry on these terms.
-    Again(Door, Written),
+    Again(Precondition, Written),
 }
 
 impl<S: Store> Queue<S> {
@@ -40,12 +40,14 @@ impl<S: Store> Queue<S> {
             Err(error) => return Err(self.refused(&name, ticket, error).await),
         };
         let is_all = ticket.share.take() == ticket.share.of();
-        let mut door = match patience {
-            WaitMode::Wait => Door::Open,
+        let mut precondition = match patience {
+            WaitMode::Wait => Precondition::SameCapacity,
             // A part joins, and leaves again if it is not served. Others that share the capacity
             // come and go all the time.
-            WaitMode::NoWait if !is_all && self.fits.seems(&name.line) => Door::Open,
-            WaitMode::NoWait => Door::Unchanged(0),
+            WaitMode::NoWait if !is_all && self.fits.seems(&name.line) => {
+                Precondition::SameCapacity
+            }
+            WaitMode::NoWait => Precondition::UnchangedSince(0),
         };
         let (mut swept, mut pauses) = (false, Pauses::on(&*self.parts.host));
         for _ in 0..ATTEMPTS_MAX {
@@ -63,12 +65,12 @@ impl<S: Store> Queue<S> {
             if !self.parts.own.begin(&name, &session, self.parts.host.now()) {
                 return Err(self.parts.store.silence());
             }
-            match self.attempt(ticket, &name, &session, door, base, patience).await {
+            match self.attempt(ticket, &name, &session, precondition, base, patience).await {
                 Ok(Attempt::In(place)) => return self.served_or_out(ticket, place, patience).await,
                 Ok(Attempt::Again(next, now)) => {
                     // The view of the line is fresh: retry at once. Later it is of less use.
-                    let is_news = next != door;
-                    (door, base) = (next, now);
+                    let is_news = next != precondition;
+                    (precondition, base) = (next, now);
                     if !is_news {
                         pauses.rest().await;
                     }
@@ -115,9 +117,8 @@ impl<S: Store> Queue<S> {
     /// removed, or never let in. If that is not answered either, the ticket stays known, and is
     /// removed when it is overdue.
     async fn stay_out(&self, name: &Name, ticket: &Ticket) {
-        let Parts { own, store, host, .. } = &*self.parts;
-        let may_be_in = store.is_doubtful(name.id) || own.was_asked_again(name.id);
-        if may_be_in
+        let Parts { own, host, .. } = &*self.parts;
+        if own.was_asked_again(name.id)
             && let Some(mine) = own.get(name.id)
             && self.parts.remove(mine).await.is_err()
         {
@@ -174,16 +175,15 @@ impl<S: Store> Queue<S> {
         ticket: &Ticket,
         name: &Name,
         session: &Session,
-        door: Door,
+        precondition: Precondition,
         base: Written,
         patience: WaitMode,
     ) -> Result<Attempt> {
         let body = Node::body(ticket, base.value, false);
         let (of, base_version) = (session.id, base.version);
-        let is_all = ticket.share.take() == ticket.share.of();
-        let enter = Enter { name, body: &body, session: of, door, base_version, is_all };
+        let enter = Enter { name, body: &body, session: of, precondition, base_version };
         match self.parts.store.enter(&enter).await? {
-            Entered::In { node, fresh: false, .. } => {
+            Entered::Existing(node) => {
                 refuse_other_owner(&node, ticket)?;
                 let now = self.parts.host.now();
                 match self.sessions.find(node.session).filter(|session| !session.is_over(now)) {
@@ -199,21 +199,19 @@ impl<S: Store> Queue<S> {
                     Err(error) if error.loss() == Some(Loss::SessionGone) => {
                         Err(self.parts.store.silence())
                     }
-                    renewed => Ok(renewed?.map_or(Attempt::Again(door, base), Attempt::In)),
+                    renewed => Ok(renewed?.map_or(Attempt::Again(precondition, base), Attempt::In)),
                 }
             }
-            Entered::In { node, front, fresh: true } => {
+            Entered::In { node, position, total } => {
                 // A ticket is removed with its session, which may be over before the answer comes.
                 let is_over = || session.is_over(self.parts.host.now());
                 if is_over() {
                     return Err(Error::lost(Loss::SessionGone));
                 }
-                let judged = async {
-                    self.refuse_too_many(ticket, &node, &front).await?;
-                    self.parts.judge(front, node).await
-                };
+                let is_allowed = self.refuse_too_many(ticket, &node, total).await;
                 // A ticket that is refused from here on is in the line, and has to be removed.
-                let seen = judged.await.inspect_err(|_| self.parts.own.ask_again(ticket.id))?;
+                is_allowed.inspect_err(|_| self.parts.own.ask_again(ticket.id))?;
+                let seen = self.parts.note(node, position);
                 if is_over() {
                     return Err(Error::lost(Loss::SessionGone));
                 }
@@ -231,24 +229,27 @@ impl<S: Store> Queue<S> {
                 }
                 Ok(Attempt::In(place))
             }
-            Entered::Again => Ok(Attempt::Again(door, base)),
-            Entered::Out { front, base: now } => {
-                refuse_mixed(&front, ticket)?;
+            Entered::Again => Ok(Attempt::Again(precondition, base)),
+            Entered::Out { at, taken, other_capacity, base: now } => {
+                if let Some(of) = other_capacity {
+                    return Err(errors::other_capacity(&ticket.key, of.into(), ticket.share));
+                }
                 if now != base {
                     return Ok(Attempt::Again(
-                        door,
-                        self.raise_to(name, ticket, now, front.at).await?,
+                        precondition,
+                        self.raise_to(name, ticket, now, at).await?,
                     ));
                 }
                 if patience == WaitMode::Wait {
-                    return Ok(Attempt::Again(door, base));
+                    return Ok(Attempt::Again(precondition, base));
                 }
-                let fits = served(front.taken(), ticket.share);
+                let fits = served(taken, ticket.share);
                 self.fits.note(&name.line, fits);
+                let is_all = ticket.share.take() == ticket.share.of();
                 Ok(match (fits, is_all) {
                     (false, _) => Attempt::Busy,
-                    (true, false) => Attempt::Again(Door::Open, base),
-                    (true, true) => Attempt::Again(Door::Unchanged(front.at), base),
+                    (true, false) => Attempt::Again(Precondition::SameCapacity, base),
+                    (true, true) => Attempt::Again(Precondition::UnchangedSince(at), base),
                 })
             }
         }
@@ -261,8 +262,8 @@ impl<S: Store> Queue<S> {
 
     /// Refuses a ticket beyond the maximum of a line or of numbers. The count is known only when
     /// the ticket is in.
-    async fn refuse_too_many(&self, ticket: &Ticket, node: &Node, front: &Front) -> Result<()> {
-        let refusal = if front.total > LINE_TICKETS_MAX {
+    async fn refuse_too_many(&self, ticket: &Ticket, node: &Node, total: usize) -> Result<()> {
+        let refusal = if total > LINE_TICKETS_MAX {
             errors::line_is_full(&ticket.key)
         } else if node.number() > NUMBER_MAX {
             errors::no_numbers_left(&ticket.key, node.number())
@@ -275,9 +276,9 @@ impl<S: Store> Queue<S> {
 
     pub(crate) async fn renew_in_line(&self, ticket: &Ticket) -> Result<Option<Place>> {
         let renewed = self.renew_known(ticket).await?;
-        let Parts { own, store, .. } = &*self.parts;
+        let own = &self.parts.own;
         // A ticket that may still come in, or is being removed, stays known until that is done.
-        if renewed.is_none() && !store.is_doubtful(ticket.id) && !own.is_condemned(ticket.id) {
+        if renewed.is_none() && !own.may_come_in(ticket.id) && !own.is_condemned(ticket.id) {
             own.forget(ticket.id);
         }
         Ok(renewed)
@@ -292,17 +293,14 @@ impl<S: Store> Queue<S> {
             self.parts.own.forget(ticket.id);
             return Err(Error::lost(Loss::SessionGone));
         }
-        if mine.as_ref().is_some_and(Mine::is_condemned) {
+        if mine.as_ref().is_some_and(OwnTicket::is_condemned) {
             return Ok(None);
         }
         let mut pauses = Pauses::on(&*self.parts.host);
         for _ in 0..ATTEMPTS_MAX {
             let seen = match &mine {
                 Some(mine) => self.parts.see_alive(mine).await?,
-                None => match self.find(&ticket.key, ticket.id).await? {
-                    Some((front, node)) => Some(self.parts.judge(front, node).await?),
-                    None => None,
-                },
+                None => self.find(&ticket.key, ticket.id).await?,
             };
             let Some(seen) = seen else { return Ok(None) };
             if seen.node.told {
@@ -340,13 +338,11 @@ impl<S: Store> Queue<S> {
         let Some(node) = self.parts.store.change(node, &body).await? else { return Ok(None) };
         if share == seen.node.ticket.share {
             let seen = Sighting { node, ..seen };
-            self.parts.own.see(&seen, seen.stand.standing == TicketState::Holding);
+            self.parts.own.see(&seen, seen.position.state == TicketState::Holding);
             return Ok(Some(seen));
         }
         // A ticket that takes less may be served at once.
-        let (store, name) = (&self.parts.store, &node.name);
-        let front = store.front(&name.line, super::seeing::PAGE, Some(name)).await?;
-        self.parts.find_in(front, Sought::Seen(&node)).await
+        self.parts.locate(Sought::Seen(&node)).await
     }
 
     /// Ensures that new numbers are not below the ticket's floor. For a ticket that is in the line
@@ -394,11 +390,4 @@ fn refuse_other_owner(node: &Node, ticket: &Ticket) -> Result<()> {
         return Ok(());
     }
     Err(errors::id_of_another(&ticket.key, ticket.id, &node.ticket.owner))
-}
-
-fn refuse_mixed(front: &Front, ticket: &Ticket) -> Result<()> {
-    match front.nodes.iter().find(|node| node.name.of != ticket.share.of()) {
-        Some(other) => Err(errors::other_capacity(&ticket.key, other.name.of.into(), ticket.share)),
-        None => Ok(()),
-    }
 }

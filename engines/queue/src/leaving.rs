@@ -3,7 +3,7 @@
 use tenure_core::{LeaveOutcome, Result, Ticket, TicketState, served};
 
 use crate::contract::{Front, Remove, Removed, SessionId, Store, Why};
-use crate::mine::Mine;
+use crate::mine::OwnTicket;
 use crate::node::{Name, Node};
 use crate::parts::Parts;
 use crate::pauses::Pauses;
@@ -21,8 +21,12 @@ impl<S: Store> Queue<S> {
         own.leaves(ticket.id);
         let mine = own.get(ticket.id);
         let left = match &mine {
-            Some(Mine { seen: Some(seen), holds, .. }) => self.take_out(&seen.node, *holds).await,
-            Some(Mine { name, session, .. }) => self.take_out_unanswered(name, session.id).await,
+            Some(OwnTicket { seen: Some(seen), holds, .. }) => {
+                self.take_out(&seen.node, *holds).await
+            }
+            Some(OwnTicket { name, session, .. }) => {
+                self.take_out_unanswered(name, session.id).await
+            }
             None if was_asked => Ok(LeaveOutcome::Waiting),
             None if own.has_ended(ticket.id, host.now()) => return Ok(LeaveOutcome::Absent),
             None => self.take_out_stranger(ticket).await,
@@ -37,13 +41,12 @@ impl<S: Store> Queue<S> {
     pub(crate) async fn leave_soon(&self, ticket: &Ticket) -> Result<LeaveOutcome> {
         let mut pauses = Pauses::on(&*self.parts.host);
         loop {
-            let Some((front, node)) = self.find(&ticket.key, ticket.id).await? else {
+            let Some(seen) = self.find(&ticket.key, ticket.id).await? else {
                 return Ok(LeaveOutcome::Absent);
             };
-            let seen = self.parts.judge(front, node).await?;
             let node = &seen.node;
-            let provided = &seen.stand.blockers;
-            if seen.stand.standing == TicketState::Waiting && provided.len() <= PROVIDED_MAX {
+            let provided = &seen.position.blockers;
+            if seen.position.state == TicketState::Waiting && provided.len() <= PROVIDED_MAX {
                 let (why, front) = (Why::Broken, Some(PAGE));
                 let remove = Remove { provided, why, front, ..Remove::just(node) };
                 let removed = self.parts.store.remove(&remove).await?;
@@ -70,8 +73,7 @@ impl<S: Store> Queue<S> {
         let most = if !holds && node.takes_all() { 1 } else { PAGE };
         let front = (!holds || !is_alone).then_some(most);
         let next = if holds { self.parts.own.next_of(node) } else { None };
-        let (next_known, is_all) = (next.as_ref(), holds && node.takes_all());
-        let remove = Remove { front, next: next_known, is_all, ..Remove::just(node) };
+        let remove = Remove { front, next: next.as_ref(), ..Remove::just(node) };
         let Removed { gone, mut front } = self.parts.store.remove(&remove).await?;
         if !gone {
             return Ok(LeaveOutcome::Absent);
@@ -81,7 +83,7 @@ impl<S: Store> Queue<S> {
         }
         if next.is_some() && front.as_ref().is_some_and(|front| front.nodes.is_empty()) {
             // It has left meanwhile, and another ticket is the next.
-            front = self.parts.store.front(&node.name.line, PAGE, None).await.ok();
+            front = self.parts.store.front(&node.name.line, PAGE).await.ok();
         }
         self.ring_served(front.as_ref());
         let waited = front.is_some_and(|front| !holds && keeps_out(&front, node));
@@ -101,7 +103,7 @@ impl<S: Store> Queue<S> {
     /// Removes a ticket whose join was not answered: if it is not in now, it is never let in. It
     /// counts as a waiter.
     async fn take_out_unanswered(&self, name: &Name, session: SessionId) -> Result<LeaveOutcome> {
-        match self.parts.store.forestall(name, session).await? {
+        match self.parts.store.fence_out(name, session).await? {
             Some(node) => self.take_out(&node, false).await,
             None => Ok(LeaveOutcome::Waiting),
         }
@@ -109,7 +111,7 @@ impl<S: Store> Queue<S> {
 
     async fn take_out_stranger(&self, ticket: &Ticket) -> Result<LeaveOutcome> {
         match self.find(&ticket.key, ticket.id).await? {
-            Some((_, node)) => self.take_out(&node, false).await,
+            Some(seen) => self.take_out(&seen.node, false).await,
             None => Ok(LeaveOutcome::Absent),
         }
     }

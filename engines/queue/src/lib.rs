@@ -11,7 +11,7 @@
 //! |---|---|
 //! | `contract` | what a store must do so that lines can be kept in it |
 //! | `node` | a ticket as the store keeps it: its name, its body, its number |
-//! | `stand` | where a ticket stands, and who keeps it out: pure |
+//! | `position` | the place of a ticket in its line, and the nodes that keep it out: pure |
 //! | `session`, `sessions` | the life of all tickets of one ttl, counted from before each request |
 //! | `own`, `mine`, `asked` | the tickets of this client, one of them, joins in flight |
 //! | `parts` | what the tasks of a client share with it |
@@ -20,7 +20,7 @@
 //! | `engine` | the nine verbs |
 //! | `joining`, `seeing`, `leaving`, `waking`, `counting` | what carries them out |
 //! | `calls` | the callers that wait for numbers of a sequence |
-//! | `free` | which lines seem to be free |
+//! | `likely_free` | which lines seem to be free |
 //! | `looks` | the looks at one ticket, which callers share |
 //! | `watched` | what a ticket watches, kept between two calls |
 //! | `onlooker` | events of all lines, from changes of nodes |
@@ -30,9 +30,9 @@ mod calls;
 mod contract;
 mod counting;
 mod engine;
-mod free;
 mod joining;
 mod leaving;
+mod likely_free;
 mod looks;
 mod mine;
 mod node;
@@ -40,19 +40,19 @@ mod onlooker;
 mod own;
 mod parts;
 mod pauses;
+mod position;
 mod queue;
 mod seeing;
 mod session;
 mod sessions;
-mod stand;
 mod waking;
 mod watched;
 
 pub use contract::{
-    Ahead, Change, Distance, Door, Enter, Entered, Followed, Front, Granted, Register, Remove,
-    Removed, SessionId, Sought, Store, Told, Watching, Why, Written,
+    Change, Enter, Entered, Followed, Front, Granted, Hint, Precondition, Register, Remove,
+    Removed, SessionId, Sought, Store, Watching, Why, Written,
 };
-pub use free::Free;
+pub use likely_free::LikelyFree;
 pub use node::{LineId, Name, Node};
+pub use position::{Ahead, Position, blockers};
 pub use queue::Queue;
-pub use stand::blockers;

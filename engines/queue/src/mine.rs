@@ -6,13 +6,13 @@ use tenure_core::Time;
 
 use crate::looks::Looks;
 use crate::node::{Name, Node};
+use crate::position::Position;
 use crate::session::Session;
-use crate::stand::Stand;
 use crate::watched::Watched;
 
 /// A ticket that this client put into a line, or asked to.
 #[derive(Clone)]
-pub(crate) struct Mine {
+pub(crate) struct OwnTicket {
     pub(crate) name: Name,
     pub(crate) session: Arc<Session>,
     /// The last read of it; `None` until its join is answered.
@@ -43,7 +43,7 @@ pub(crate) enum Going {
     Condemned,
 }
 
-impl Mine {
+impl OwnTicket {
     /// Returns a ticket that was not read yet.
     pub(crate) fn new(name: Name, session: Arc<Session>, now: Time) -> Self {
         Self {
@@ -70,10 +70,9 @@ impl Mine {
     }
 }
 
-/// A ticket and its standing at one moment.
+/// A ticket and its place at one moment.
 #[derive(Clone)]
 pub(crate) struct Sighting {
     pub(crate) node: Node,
-    pub(crate) stand: Stand,
-    pub(crate) at: u64,
+    pub(crate) position: Position,
 }

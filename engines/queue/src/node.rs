@@ -76,8 +76,8 @@ pub struct Node {
     pub base: u64,
     /// It was asked to leave.
     pub told: bool,
-    /// The store's own index of the node; 0 if the name alone leads there.
-    pub berth: u64,
+    /// Its key in the store; empty if the store finds it by its name.
+    pub key: Arc<[u8]>,
 }
 
 impl Node {
@@ -98,7 +98,8 @@ impl Node {
             floor: 0,
         };
         let (base, told) = (base.parse().ok()?, told == "told");
-        Some(Self { name, session, created, version, ticket, base, told, berth: 0 })
+        let at = Arc::default();
+        Some(Self { name, session, created, version, ticket, base, told, key: at })
     }
 
     /// Returns the body of a ticket.

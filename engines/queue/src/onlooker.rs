@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use tenure_core::event::{Cursor, Event, EventBatch, Scope};
 use tenure_core::line::{LineEvent, Slot};
+use tenure_core::sync::Mutex;
 use tenure_core::{Error, LeaveMode, Line, Result, TicketId};
 use tokio::sync::{Notify, mpsc};
 
@@ -127,7 +128,7 @@ impl Onlooker {
     }
 
     fn slot(&self) -> MutexGuard<'_, Option<Arc<Following>>> {
-        self.following.lock().unwrap_or_else(PoisonError::into_inner)
+        self.following.lock()
     }
 }
 
@@ -206,7 +207,7 @@ impl Following {
     }
 
     fn seen(&self) -> MutexGuard<'_, Past> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+        self.seen.lock()
     }
 }
 
@@ -248,7 +249,7 @@ impl Lines {
     fn apply(&mut self, changes: Vec<Change>, at_us: u64, tell: &mut dyn FnMut(Event)) {
         let mut tell = |told: LineEvent<'_>| {
             let LineEvent { kind: what, slot: seat, .. } = told;
-            tell(Event { at_us, kind: what, ticket: seat.ticket.clone(), number: seat.number });
+            tell(Event::new(what, at_us, seat.ticket.clone(), seat.number));
         };
         let mut expired: BTreeMap<LineId, Vec<TicketId>> = BTreeMap::new();
         for change in changes {

@@ -1,20 +1,21 @@
 //! The tickets of this client: the session of each, and its last read.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
+use tenure_core::sync::Mutex;
 use tenure_core::{ExpiringMap, TicketId, TicketState, Time};
 
 use crate::asked::Asked;
 use crate::contract::SessionId;
-use crate::mine::{Going, Mine, Sighting};
+use crate::mine::{Going, OwnTicket, Sighting};
 use crate::node::{LineId, Name, Node};
+use crate::position::Position;
 use crate::session::Session;
-use crate::stand::Stand;
 
 /// All tickets of this client.
-pub(crate) struct Own {
+pub(crate) struct OwnTickets {
     tickets: Mutex<Tickets>,
     /// Callback for a forgotten ticket.
     forgets: Box<dyn Fn(TicketId) + Send + Sync>,
@@ -22,7 +23,7 @@ pub(crate) struct Own {
 
 #[derive(Default)]
 struct Tickets {
-    by_id: HashMap<TicketId, Mine>,
+    by_id: HashMap<TicketId, OwnTicket>,
     asked: Asked,
     /// Tickets that joined more than once, and are out for good. They are kept as long as a caller
     /// may look for the outcome of the first join.
@@ -48,7 +49,7 @@ impl Tickets {
         true
     }
 
-    fn put(&mut self, mine: Mine) {
+    fn put(&mut self, mine: OwnTicket) {
         let line = mine.name.line.clone();
         match self.by_id.insert(mine.name.id, mine) {
             Some(before) => self.part(&before),
@@ -58,21 +59,21 @@ impl Tickets {
 
     /// Returns whether a ticket is given up, or its time to leave is over. A caller that waits for
     /// a join gives no sign of life meanwhile.
-    fn is_overdue(&self, mine: &Mine, now: Time) -> bool {
+    fn is_overdue(&self, mine: &OwnTicket, now: Time) -> bool {
         mine.is_overdue(now) && !self.asked.is_alive(mine.name.id, now)
     }
 
     /// Removes a ticket from `behind`.
-    fn part(&mut self, mine: &Mine) {
+    fn part(&mut self, mine: &OwnTicket) {
         if let Some(seen) = &mine.seen
-            && self.behind.get(&seen.stand.behind) == Some(&mine.name.id)
+            && self.behind.get(&seen.position.ahead.nearest) == Some(&mine.name.id)
         {
-            self.behind.remove(&seen.stand.behind);
+            self.behind.remove(&seen.position.ahead.nearest);
         }
     }
 }
 
-impl Own {
+impl OwnTickets {
     pub(crate) fn new(forgets: impl Fn(TicketId) + Send + Sync + 'static) -> Self {
         Self { tickets: Mutex::default(), forgets: Box::new(forgets) }
     }
@@ -103,20 +104,21 @@ impl Own {
     pub(crate) fn begin(&self, name: &Name, session: &Arc<Session>, now: Time) -> bool {
         let mut all = self.lock();
         let Some(is_asked_again) = all.asked.is_again(name.id) else { return false };
-        if all.by_id.get(&name.id).is_some_and(Mine::is_condemned) {
+        if all.by_id.get(&name.id).is_some_and(OwnTicket::is_condemned) {
             // The removal would find it in its line.
             return false;
         }
-        all.put(Mine { is_asked_again, ..Mine::new(name.clone(), session.clone(), now) });
+        all.put(OwnTicket { is_asked_again, ..OwnTicket::new(name.clone(), session.clone(), now) });
         true
     }
 
     /// Adds an orphan that was asked to leave. It is removed when the ttl is over, like any other
     /// ticket that was asked.
     pub(crate) fn adopt(&self, node: &Node, session: &Arc<Session>, now: Time) {
-        let seen = Sighting { node: node.clone(), stand: Stand::first(), at: node.version };
+        let seen = Sighting { node: node.clone(), position: Position::first(node.version) };
         let (seen, told) = (Some(seen), Some(now.plus(session.granted)));
-        let mine = Mine { seen, told, ..Mine::new(node.name.clone(), session.clone(), now) };
+        let mine =
+            OwnTicket { seen, told, ..OwnTicket::new(node.name.clone(), session.clone(), now) };
         let mut all = self.lock();
         if !all.by_id.contains_key(&node.name.id) {
             all.put(mine);
@@ -140,7 +142,7 @@ impl Own {
 
     /// Condemns a ticket that is given up, or whose time to leave is over: it is removed, and later
     /// signs of life do not change that. Returns `None` if the ticket is neither.
-    pub(crate) fn condemn(&self, id: TicketId, now: Time) -> Option<Mine> {
+    pub(crate) fn condemn(&self, id: TicketId, now: Time) -> Option<OwnTicket> {
         let mut all = self.lock();
         all.by_id.get(&id).filter(|mine| all.is_overdue(mine, now))?;
         let mine = all.by_id.get_mut(&id)?;
@@ -156,7 +158,7 @@ impl Own {
 
     /// Returns whether a ticket is condemned.
     pub(crate) fn is_condemned(&self, id: TicketId) -> bool {
-        self.lock().by_id.get(&id).is_some_and(Mine::is_condemned)
+        self.lock().by_id.get(&id).is_some_and(OwnTicket::is_condemned)
     }
 
     /// Returns whether a ticket joined more than once.
@@ -166,15 +168,22 @@ impl Own {
             || all.by_id.get(&id).is_some_and(|mine| mine.is_asked_again)
     }
 
+    /// Returns whether a join of a ticket may have no answer yet.
+    pub(crate) fn may_come_in(&self, id: TicketId) -> bool {
+        let all = self.lock();
+        let is_unanswered = |mine: &OwnTicket| mine.seen.is_none() || mine.is_asked_again;
+        all.asked.contains(id) || all.by_id.get(&id).is_some_and(is_unanswered)
+    }
+
     /// Returns what is known of a ticket.
-    pub(crate) fn get(&self, id: TicketId) -> Option<Mine> {
+    pub(crate) fn get(&self, id: TicketId) -> Option<OwnTicket> {
         self.lock().by_id.get(&id).cloned()
     }
 
     /// Notes what a read of a ticket returned.
     pub(crate) fn see(&self, seen: &Sighting, holds: bool) {
         let mut all = self.lock();
-        let other_life = |mine: &Mine| mine.session.id != seen.node.session;
+        let other_life = |mine: &OwnTicket| mine.session.id != seen.node.session;
         if all.by_id.get(&seen.node.name.id).is_some_and(other_life) {
             return;
         }
@@ -186,11 +195,12 @@ impl Own {
         if seen.node.told && mine.told.is_none() {
             mine.told = Some(mine.session.end());
         }
-        if mine.seen.as_ref().is_none_or(|before| before.at <= seen.at) {
+        if mine.seen.as_ref().is_none_or(|before| before.position.at <= seen.position.at) {
             all.part(&mine);
             mine.seen = Some(seen.clone());
-            if seen.stand.standing == TicketState::Waiting && seen.stand.behind > 0 {
-                all.behind.insert(seen.stand.behind, mine.name.id);
+            let nearest = seen.position.ahead.nearest;
+            if seen.position.state == TicketState::Waiting && nearest > 0 {
+                all.behind.insert(nearest, mine.name.id);
             }
         }
         all.by_id.insert(mine.name.id, mine);
@@ -246,7 +256,7 @@ impl Own {
     /// again, and is not condemned then.
     pub(crate) fn forget_condemned(&self, id: TicketId) {
         let mut all = self.lock();
-        if all.by_id.get(&id).is_some_and(Mine::is_condemned) {
+        if all.by_id.get(&id).is_some_and(OwnTicket::is_condemned) {
             all.asked.remove(id);
             all.take_off(id);
             drop(all);
@@ -300,7 +310,7 @@ impl Own {
     }
 
     /// Returns the tickets without a sign of life for a ttl, and those whose time to leave is over.
-    pub(crate) fn overstayed(&self, session: SessionId, now: Time) -> Vec<Mine> {
+    pub(crate) fn overstayed(&self, session: SessionId, now: Time) -> Vec<OwnTicket> {
         let all = self.lock();
         let some = all.by_id.values().filter(|mine| mine.session.id == session);
         some.filter(|mine| all.is_overdue(mine, now)).cloned().collect()
@@ -309,7 +319,7 @@ impl Own {
     /// Removes the overdue tickets of a session that is over. Others stay for a while, so that
     /// their owners learn of it. A join without an answer goes on.
     pub(crate) fn forget_overdue(&self, session: SessionId, now: Time) {
-        let is_unwanted = |mine: &Mine| mine.seen.is_none() || mine.is_overdue(now);
+        let is_unwanted = |mine: &OwnTicket| mine.seen.is_none() || mine.is_overdue(now);
         let mut all = self.lock();
         let some = all.by_id.values().filter(|mine| mine.session.id == session);
         let ids: Vec<_> = some.filter(|mine| is_unwanted(mine)).map(|mine| mine.name.id).collect();
@@ -321,7 +331,7 @@ impl Own {
     }
 
     fn lock(&self) -> MutexGuard<'_, Tickets> {
-        self.tickets.lock().unwrap_or_else(PoisonError::into_inner)
+        self.tickets.lock()
     }
 }
 
@@ -331,7 +341,6 @@ mod tests {
 
     use super::*;
     use crate::contract::Granted;
-    use crate::stand::Stand;
 
     const SESSION: SessionId = 7;
     const NOW: Time = Time { boot_ns: 0, raw_ns: 0 };
@@ -342,7 +351,7 @@ mod tests {
     }
 
     /// Begins a join. Returns its name, and a function that makes a read of it at a moment.
-    fn joins(own: &Own) -> (Name, impl Fn(SessionId, u64, TicketState) -> Sighting) {
+    fn joins(own: &OwnTickets) -> (Name, impl Fn(SessionId, u64, TicketState) -> Sighting) {
         let ticket = Ticket::new(Key::new("k").unwrap(), Share::WHOLE);
         let name = Name::of(&ticket);
         own.ask(name.id, NOW, NOW.plus(ticket.ttl));
@@ -355,11 +364,11 @@ mod tests {
             ticket,
             base: 0,
             told: false,
-            berth: 0,
+            key: Arc::default(),
         };
-        let seen = move |session, at, standing| {
-            let stand = Stand { standing, ..Stand::first() };
-            Sighting { node: Node { session, ..node.clone() }, stand, at }
+        let seen = move |session, at, state| {
+            let position = Position { state, ..Position::first(at) };
+            Sighting { node: Node { session, ..node.clone() }, position }
         };
         (name, seen)
     }
@@ -369,7 +378,7 @@ mod tests {
         let ttl = Duration::from_secs(30);
         let later = NOW.plus(ttl);
         for again in [false, true] {
-            let own = Own::new(|_| {});
+            let own = OwnTickets::new(|_| {});
             let (name, _) = joins(&own);
             if again {
                 own.ask(name.id, NOW, later);
@@ -385,7 +394,7 @@ mod tests {
 
     #[test]
     fn a_late_notice_that_a_condemned_ticket_is_out_leaves_the_next_join_alone() {
-        let own = Own::new(|_| {});
+        let own = OwnTickets::new(|_| {});
         let (name, _) = joins(&own);
         let later = NOW.plus(Duration::from_secs(100));
         assert!(own.condemn(name.id, later).is_some());
@@ -401,7 +410,7 @@ mod tests {
 
     #[test]
     fn a_sign_of_life_that_is_noted_late_takes_nothing_back() {
-        let own = Own::new(|_| {});
+        let own = OwnTickets::new(|_| {});
         let (name, seen) = joins(&own);
         own.see(&seen(SESSION, 5, TicketState::Holding), true);
         let at = |seconds| NOW.plus(Duration::from_secs(seconds));
@@ -413,7 +422,7 @@ mod tests {
 
     #[test]
     fn a_served_ticket_stays_served_after_an_older_answer() {
-        let own = Own::new(|_| ());
+        let own = OwnTickets::new(|_| ());
         let (name, seen) = joins(&own);
         let waits = seen(SESSION, 6, TicketState::Waiting);
         own.see(&waits, false);
@@ -424,7 +433,7 @@ mod tests {
 
     #[test]
     fn a_read_of_an_earlier_life_of_a_ticket_does_not_count_for_this_one() {
-        let own = Own::new(|_| ());
+        let own = OwnTickets::new(|_| ());
         let (name, seen) = joins(&own);
         own.see(&seen(SESSION - 1, 6, TicketState::Holding), true);
         assert!(own.get(name.id).is_some_and(|mine| mine.seen.is_none() && !mine.holds));

@@ -12,9 +12,9 @@ use tenure_core::{Result, Runtime, spawn_cancellable};
 
 use crate::calls::Calls;
 use crate::contract::{Remove, Sought, Store};
-use crate::mine::Mine;
+use crate::mine::OwnTicket;
 use crate::node::Node;
-use crate::own::Own;
+use crate::own::OwnTickets;
 use crate::session::Session;
 
 /// Maximum tickets removed at a time.
@@ -24,7 +24,7 @@ const SWEPT_AT_ONCE: usize = 16;
 pub(crate) struct Parts<S> {
     pub(crate) store: Arc<S>,
     pub(crate) host: Arc<dyn Runtime>,
-    pub(crate) own: Own,
+    pub(crate) own: OwnTickets,
     pub(crate) bells: WakeRegistry,
     pub(crate) counting: Calls,
     /// Maximum time of a verb.
@@ -40,7 +40,7 @@ impl<S: Store> Parts<S> {
         let answers_within = store.profile().answers_within;
         let store = Arc::new(store);
         let forgets = store.clone();
-        let own = Own::new(move |id| forgets.forget(id));
+        let own = OwnTickets::new(move |id| forgets.forget(id));
         let (bells, counting, sweeping, seeking) = Default::default();
         Self { store, host, own, bells, counting, answers_within, sweeping, seeking }
     }
@@ -143,7 +143,7 @@ impl<S: Store> Parts<S> {
 
     /// Removes a ticket that is given up, or must not stay. If the store does not answer, a later
     /// call does it.
-    async fn take_out(&self, mine: Mine) {
+    async fn take_out(&self, mine: OwnTicket) {
         let (id, now) = (mine.name.id, self.host.now());
         if mine.session.is_over(now) {
             return;
@@ -158,11 +158,11 @@ impl<S: Store> Parts<S> {
     }
 
     /// Removes a ticket. One whose join was not answered is never let in.
-    pub(crate) async fn remove(&self, mine: Mine) -> Result<()> {
+    pub(crate) async fn remove(&self, mine: OwnTicket) -> Result<()> {
         let (id, is_condemned) = (mine.name.id, mine.is_condemned());
         let node = match mine.seen {
             Some(seen) => Some(seen.node),
-            None => self.store.forestall(&mine.name, mine.session.id).await?,
+            None => self.store.fence_out(&mine.name, mine.session.id).await?,
         };
         // It may have been removed and let in again meanwhile. Then it is not the condemned ticket.
         if let Some(node) = node.filter(|_| !is_condemned || self.own.is_condemned(id)) {

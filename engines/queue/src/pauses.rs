@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use tenure_core::{Runtime, jitter};
+use tenure_core::{Backoff, Runtime};
 
 /// Shortest pause.
 const SHORTEST: Duration = Duration::from_millis(1);
@@ -13,21 +13,20 @@ const LONGEST: Duration = Duration::from_millis(32);
 /// The backoff of one verb.
 pub(crate) struct Pauses<'a> {
     host: &'a dyn Runtime,
-    next: Duration,
+    /// `None` before the first try.
+    backoff: Option<Backoff>,
 }
 
 impl<'a> Pauses<'a> {
     pub(crate) fn on(host: &'a dyn Runtime) -> Self {
-        Self { host, next: Duration::ZERO }
+        Self { host, backoff: None }
     }
 
     /// Waits until the next try.
     pub(crate) async fn rest(&mut self) {
-        if self.next.is_zero() {
-            self.next = SHORTEST;
-            return;
+        match &mut self.backoff {
+            None => self.backoff = Some(Backoff::new(SHORTEST, LONGEST)),
+            Some(backoff) => self.host.sleep(backoff.next(self.host.random())).await,
         }
-        self.host.sleep(jitter(self.next, self.host.random())).await;
-        self.next = (self.next * 2).min(LONGEST);
     }
 }

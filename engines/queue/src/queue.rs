@@ -7,7 +7,7 @@ use tenure_core::{Result, Runtime, Sampler};
 use tokio::sync::oneshot;
 
 use crate::contract::Store;
-use crate::free::Free;
+use crate::likely_free::LikelyFree;
 use crate::onlooker::Onlooker;
 use crate::parts::Parts;
 use crate::session::{Session, end, keep_alive};
@@ -23,7 +23,7 @@ pub struct Queue<S> {
     pub(crate) onlooker: Arc<Onlooker>,
     pub(crate) sampler: Sampler,
     /// Lines in which a part seems to be free, for callers that would not wait.
-    pub(crate) fits: Free,
+    pub(crate) fits: LikelyFree,
 }
 
 impl<S: Store> Queue<S> {
@@ -34,7 +34,7 @@ impl<S: Store> Queue<S> {
             sessions: Arc::default(),
             onlooker: Arc::default(),
             sampler: Sampler::new(LOOK_PAUSE),
-            fits: Free::new(),
+            fits: LikelyFree::new(),
         }
     }
 

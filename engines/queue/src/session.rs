@@ -3,10 +3,11 @@
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, MutexGuard, Weak};
 use std::time::Duration;
 
 use futures_util::future::{Either, join, select};
+use tenure_core::sync::Mutex;
 use tenure_core::{Loss, Result, Runtime, Time};
 use tokio::sync::Mutex as AsyncMutex;
 
@@ -153,7 +154,7 @@ impl Session {
     }
 
     fn known(&self) -> MutexGuard<'_, Life> {
-        self.life.lock().unwrap_or_else(PoisonError::into_inner)
+        self.life.lock()
     }
 }
 

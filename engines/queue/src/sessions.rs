@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
+use tenure_core::sync::Mutex;
 use tenure_core::{Error, Result, Time};
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
@@ -102,7 +103,7 @@ impl Sessions {
     }
 
     fn open(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Session>>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock()
     }
 }
 

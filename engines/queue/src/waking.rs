@@ -7,12 +7,12 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 use tenure_core::{ErrorKind, Result, Ticket, TicketState, Wake};
 
-use crate::contract::{Distance, Store, Told, Watching};
-use crate::mine::{Mine, Sighting};
+use crate::contract::{Hint, Store, Watching};
+use crate::mine::{OwnTicket, Sighting};
 use crate::node::Node;
 use crate::parts::Parts;
+use crate::position::Position;
 use crate::queue::Queue;
-use crate::stand::Stand;
 
 /// A ticket behind others of its own client watches nothing for this time.
 const MOMENT: Duration = Duration::from_millis(250);
@@ -41,9 +41,7 @@ impl<S: Store> Queue<S> {
                 None if self.is_near(&seen, &mut rung).await => continue,
                 None => {
                     // Its own client may wake it before the store has answered.
-                    let is_second = mine.watched.is_listened_to();
-                    let distance = if is_second { Distance::Far } else { seen.stand.distance() };
-                    let watching = self.watching(nodes.clone(), distance);
+                    let watching = self.watching(nodes.clone());
                     let opening = pin!(mine.watched.open(&nodes, &**host, watching));
                     match select(rung.as_mut(), opening).await {
                         Either::Left(_) => continue,
@@ -54,7 +52,7 @@ impl<S: Store> Queue<S> {
                     }
                 }
             };
-            if listened.at() > seen.at {
+            if listened.at() > seen.position.at {
                 let Some(now) = self.see_now(&mine).await? else { return Ok(Wake::Look) };
                 match changes(&seen, &now, standing) {
                     Some(wake) => return Ok(wake),
@@ -62,18 +60,20 @@ impl<S: Store> Queue<S> {
                     None => {}
                 }
             }
-            let told = {
+            let hint = {
                 let changed = pin!(listened.changed());
                 match select(rung.as_mut(), changed).await {
                     Either::Left(_) => None,
-                    Either::Right((told, _)) => Some(told),
+                    Either::Right((hint, _)) => Some(hint),
                 }
             };
-            if let Some(Told::Served(node, at)) = told {
-                if self.believe(&mine, &seen, node, at) {
+            if let Some(Hint::Released(at)) = hint
+                && seen.position.is_next()
+            {
+                if self.believe(&mine, &seen, at) {
                     continue;
                 }
-            } else if told.is_some() && own.has_leaving(&seen.stand.blockers) {
+            } else if hint.is_some() && own.has_leaving(&seen.position.blockers) {
                 // The store pushes a release before it answers it. The answer says which ticket is
                 // served, so no read is needed.
                 select(rung, host.sleep(MOMENT)).await;
@@ -85,13 +85,9 @@ impl<S: Store> Queue<S> {
     }
 
     /// Watches these nodes.
-    fn watching(
-        &self,
-        nodes: Vec<Node>,
-        distance: Distance,
-    ) -> impl Future<Output = Result<Watching>> + Send + use<S> {
+    fn watching(&self, nodes: Vec<Node>) -> impl Future<Output = Result<Watching>> + Send + use<S> {
         let parts = self.parts.clone();
-        async move { parts.in_time(parts.store.watch(&nodes, distance)).await }
+        async move { parts.in_time(parts.store.watch(&nodes)).await }
     }
 
     /// Waits a moment for a wake-up before a watch is opened, if only tickets of this client keep
@@ -99,36 +95,35 @@ impl<S: Store> Queue<S> {
     /// woken.
     async fn is_near(&self, seen: &Sighting, rung: &mut (impl Future + Unpin)) -> bool {
         let Parts { own, host, .. } = &*self.parts;
-        let blockers = &seen.stand.blockers;
+        let blockers = &seen.position.blockers;
         if blockers.is_empty() || !own.has_all(blockers) {
             return false;
         }
         matches!(select(rung, host.sleep(MOMENT)).await, Either::Left(_))
     }
 
-    /// Notes a push that the ticket is served. The store knows the own node as it was when the one
-    /// right ahead left, which is as good as a read. Returns `false` if the ticket has another
-    /// session by now, was asked to leave, or its session is over.
-    fn believe(&self, mine: &Mine, before: &Sighting, node: Node, at: u64) -> bool {
+    /// Notes a push that the only ticket ahead has left. The own node was there at that moment,
+    /// which is as good as a read. Returns `false` if the ticket has another session by now, or its
+    /// session is over.
+    fn believe(&self, mine: &OwnTicket, seen: &Sighting, at: u64) -> bool {
         let Parts { own, host, .. } = &*self.parts;
-        let is_same = node.created == before.node.created && node.session == mine.session.id;
-        if !is_same || node.told || mine.session.is_over(host.now()) {
+        if seen.node.session != mine.session.id || mine.session.is_over(host.now()) {
             return false;
         }
-        let at = at.max(before.at);
-        own.see(&Sighting { node, stand: Stand::first(), at }, true);
+        let position = Position::first(at.max(seen.position.at));
+        own.see(&Sighting { node: seen.node.clone(), position }, true);
         true
     }
 
     /// Reads the own node again, after every other hint.
     async fn look_again(
         &self,
-        mine: &Mine,
+        mine: &OwnTicket,
         seen: &Sighting,
         standing: TicketState,
     ) -> Result<Option<Wake>> {
         let now_known = self.parts.own.get(mine.name.id);
-        let served = |now: &Mine| now.holds && standing == TicketState::Waiting;
+        let served = |now: &OwnTicket| now.holds && standing == TicketState::Waiting;
         let known =
             now_known.is_some_and(|now| served(&now) || now.session.is_over(self.parts.host.now()));
         if known {
@@ -142,7 +137,7 @@ impl<S: Store> Queue<S> {
     /// Reads the own node. Returns `None` if it is out, or if the store refuses the read because a
     /// ticket ahead is unreadable. Then the store refuses a renewal, too, and the owner should
     /// learn of it now instead of with the next heartbeat.
-    async fn see_now(&self, mine: &Mine) -> Result<Option<Sighting>> {
+    async fn see_now(&self, mine: &OwnTicket) -> Result<Option<Sighting>> {
         match self.parts.in_time(self.parts.see(mine)).await {
             Err(refused) if refused.kind() == ErrorKind::Rejected => Ok(None),
             seen => seen,
@@ -152,11 +147,9 @@ impl<S: Store> Queue<S> {
     /// Watches a ticket of another client, once.
     async fn wake_stranger(&self, ticket: &Ticket) -> Result<Wake> {
         let found = self.parts.in_time(self.find(&ticket.key, ticket.id)).await?;
-        let Some((front, node)) = found else { return Ok(Wake::Look) };
-        let seen = self.parts.in_time(self.parts.judge(front, node)).await?;
-        let watching =
-            self.parts.in_time(self.parts.store.watch(&watched(&seen), Distance::Far)).await?;
-        if watching.at <= seen.at {
+        let Some(seen) = found else { return Ok(Wake::Look) };
+        let watching = self.parts.in_time(self.parts.store.watch(&watched(&seen))).await?;
+        if watching.at <= seen.position.at {
             watching.changed.await;
         }
         Ok(Wake::Look)
@@ -165,7 +158,7 @@ impl<S: Store> Queue<S> {
 
 /// Returns the own node and those that keep it out.
 fn watched(seen: &Sighting) -> Vec<Node> {
-    [&seen.node].into_iter().chain(&seen.stand.blockers).cloned().collect()
+    [&seen.node].into_iter().chain(&seen.position.blockers).cloned().collect()
 }
 
 /// Returns the wake-up, if the ticket's state has changed.
@@ -173,7 +166,7 @@ fn changes(before: &Sighting, now: &Sighting, standing: TicketState) -> Option<W
     if now.node.told || now.node.created != before.node.created {
         return Some(Wake::Look);
     }
-    match (standing, now.stand.standing) {
+    match (standing, now.position.state) {
         (TicketState::Waiting, TicketState::Holding) => Some(Wake::Served(now.node.number())),
         (TicketState::Holding, TicketState::Waiting) => Some(Wake::Look),
         _ => None,

@@ -3,12 +3,13 @@
 //! goes on if its caller stops.
 
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
+use tenure_core::sync::Mutex;
 use tenure_core::{Error, Result, Runtime};
 use tokio::sync::Notify;
 
-use crate::contract::{Told, Watching};
+use crate::contract::{Hint, Watching};
 use crate::node::Node;
 
 /// The watch of one ticket.
@@ -26,8 +27,6 @@ struct Slot {
 struct State {
     /// A watch without a listener.
     open: Option<Open>,
-    /// Count of watches with a listener.
-    listened: usize,
     /// The nodes of the watch that is being opened.
     opening: Option<Vec<Node>>,
     /// The nodes of the last watch that failed, and why.
@@ -52,13 +51,7 @@ impl Watched {
     pub(crate) fn listen(&self, nodes: &[Node]) -> Option<Listened> {
         let mut state = self.state();
         let open = state.open.take().filter(|open| same(&open.nodes, nodes))?;
-        state.listened += 1;
         Some(Listened { watched: self.clone(), open: Some(open) })
-    }
-
-    /// Returns whether there is a listener. A store may have one near watch for each ticket.
-    pub(crate) fn is_listened_to(&self) -> bool {
-        self.state().listened > 0
     }
 
     /// The same, once these nodes are watched. Returns `None` if another caller listens to that
@@ -119,7 +112,7 @@ impl Watched {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.state.lock()
     }
 }
 
@@ -134,22 +127,20 @@ impl Listened {
     }
 
     /// Ready once one of the nodes may have changed. The watch is used up then.
-    pub(crate) async fn changed(&mut self) -> Told {
-        let told = match &mut self.open {
+    pub(crate) async fn changed(&mut self) -> Hint {
+        let hint = match &mut self.open {
             Some(open) => open.watching.changed.as_mut().await,
-            None => Told::Change,
+            None => Hint::Changed,
         };
         self.open = None;
-        told
+        hint
     }
 }
 
 impl Drop for Listened {
     fn drop(&mut self) {
-        let mut state = self.watched.state();
-        state.listened -= 1;
         if let Some(open) = self.open.take() {
-            state.open = Some(open);
+            self.watched.state().open = Some(open);
         }
     }
 }

@@ -108,7 +108,7 @@ fn a_join_while_the_only_other_ticket_leaves_is_woken() {
         store.take_steps(false);
         let place = queue.join(&next, WaitMode::Wait).await.unwrap().expect("it waits");
         assert_eq!(place.state, TicketState::Waiting);
-        let told = Arc::new(Told(AtomicBool::new(false)));
+        let told = Arc::new(WatchEvent(AtomicBool::new(false)));
         let waker = Waker::from(told.clone());
         let mut woken = pin!(queue.watch(&next, TicketState::Waiting));
         assert!(woken.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
@@ -354,9 +354,9 @@ fn two_who_listen_for_one_ticket_are_both_told() {
 }
 
 /// Whether a future was woken.
-struct Told(AtomicBool);
+struct WatchEvent(AtomicBool);
 
-impl std::task::Wake for Told {
+impl std::task::Wake for WatchEvent {
     fn wake(self: Arc<Self>) {
         self.0.store(true, Ordering::SeqCst);
     }

@@ -4,12 +4,13 @@
 //! flight, further ones wait until the runtime is idle, and travel together.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use redis::{Cmd, ErrorKind, RedisError, RedisResult, Value};
 use tokio::sync::oneshot;
 
-use crate::script::{Script, Sign};
+use tenure_core::sync::Mutex;
+
+use crate::script::{Script, VerbTag};
 
 /// Count of verbs in flight from which further ones are bundled.
 const UNDER_WAY_MANY: usize = 8;
@@ -19,23 +20,23 @@ const BUNDLE_VERBS_MAX: usize = 16;
 const NOT_ONE_EACH: &str = "a bundle was not answered verb by verb";
 
 /// A verb for a line without waiters.
-pub struct Wish<'a> {
-    sign: Sign,
+pub struct BatchItem<'a> {
+    sign: VerbTag,
     line: &'a str,
     what: &'a [u8],
     time: &'a str,
 }
 
-impl<'a> Wish<'a> {
+impl<'a> BatchItem<'a> {
     /// Returns this verb for this line, with its argument and the life of the key.
-    pub(crate) fn new(sign: Sign, line: &'a str, what: &'a [u8], time: &'a str) -> Self {
+    pub(crate) fn new(sign: VerbTag, line: &'a str, what: &'a [u8], time: &'a str) -> Self {
         Self { sign, line, what, time }
     }
 }
 
 /// The verbs in flight on one connection, and the next bundle.
 #[derive(Default)]
-pub(crate) struct Bundles {
+pub(crate) struct Batcher {
     under_way: AtomicUsize,
     gathering: Mutex<Bundle>,
 }
@@ -65,7 +66,7 @@ pub(crate) enum Next {
 /// A verb in flight, until this is dropped.
 pub(crate) struct UnderWay<'a>(&'a AtomicUsize);
 
-impl Bundles {
+impl Batcher {
     pub(crate) fn one_more(&self) -> UnderWay<'_> {
         self.under_way.fetch_add(1, Ordering::Relaxed);
         UnderWay(&self.under_way)
@@ -75,9 +76,9 @@ impl Bundles {
         self.under_way.load(Ordering::Relaxed) > UNDER_WAY_MANY
     }
 
-    pub(crate) fn gather(&self, wish: &Wish<'_>) -> (Next, oneshot::Receiver<Answer>) {
+    pub(crate) fn gather(&self, wish: &BatchItem<'_>) -> (Next, oneshot::Receiver<Answer>) {
         let (answer, answered) = oneshot::channel();
-        let mut bundle = self.gathering.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bundle = self.gathering.lock();
         bundle.add(wish, answer);
         let next = match bundle.answers.len() {
             1 => Next::SendSoon,
@@ -89,13 +90,13 @@ impl Bundles {
 
     /// Takes the current bundle, if it has any verb.
     pub(crate) fn take(&self) -> Option<Bundle> {
-        let mut bundle = self.gathering.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bundle = self.gathering.lock();
         (!bundle.answers.is_empty()).then(|| std::mem::take(&mut *bundle))
     }
 }
 
 impl Bundle {
-    fn add(&mut self, wish: &Wish<'_>, answer: oneshot::Sender<Answer>) {
+    fn add(&mut self, wish: &BatchItem<'_>, answer: oneshot::Sender<Answer>) {
         self.signs.push(wish.sign as u8);
         self.lines.push(wish.line.to_owned());
         self.arguments.push(wish.what.to_owned());

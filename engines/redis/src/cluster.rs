@@ -1,14 +1,14 @@
 //! A cluster: the driver finds the server of each line, and each line has a channel of its own.
 
 mod channels;
+mod connect_throttle;
 mod driver;
 mod nodes;
 mod once;
 mod route;
 mod slot;
-mod tries;
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use futures_util::future::{try_join, try_join_all};
 use redis::cluster_async::ClusterConnection;
@@ -17,6 +17,7 @@ use redis::cluster_routing::{
 };
 use redis::{Arg, Cmd, ErrorKind, RedisResult, ServerErrorKind, Value};
 use tenure_core::Result;
+use tenure_core::sync::Mutex;
 use tenure_kit::limiter::Limiter;
 use tenure_kit::subscriptions::Subscriptions;
 use tenure_kit::url::Address;
@@ -25,14 +26,14 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use crate::facts::Facts;
-use crate::script::{Post, Script, Scripts};
+use crate::script::{NotifyVia, Script, Scripts};
+use crate::script_loads::ScriptLoads;
 use crate::server_facts::Version;
 use crate::settings::Settings;
-use crate::told::Told;
 use crate::trouble;
 use channels::Channels;
+use connect_throttle::ConnectThrottle;
 use driver::Driver;
-use tries::Tries;
 
 /// The first version with sharded channels.
 const SHARDED_SINCE: Version = Version(7, 0);
@@ -49,7 +50,7 @@ pub struct Cluster {
     once: Arc<Driver>,
     settings: Settings,
     scripts: Scripts,
-    told: Told,
+    told: ScriptLoads,
     rooms: Limiter,
     facts: Facts,
     channels: Arc<Channels>,
@@ -79,10 +80,10 @@ impl Cluster {
         // Pushes may come before there is a receiver.
         let whom: Arc<Mutex<Weak<Channels>>> = Arc::default();
         let told = whom.clone();
-        let tries = Tries::default();
+        let tries = ConnectThrottle::default();
         let asking = nodes::client(seeds, settings, &tries)?;
         let listening = nodes::client(seeds, settings, &tries)?.push_sender(move |push| {
-            let channels = told.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
+            let channels = told.lock().upgrade();
             if let Some(channels) = channels {
                 channels.hear(push);
             }
@@ -99,13 +100,13 @@ impl Cluster {
             trouble::answered(settings, ears.subscribe(channel).await)?;
         }
         let channels = Arc::new(Channels::new(ears, are_sharded, mail, inbox));
-        *whom.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&channels);
+        *whom.lock() = Arc::downgrade(&channels);
         Ok(Self {
             driver: Driver::of(connection, seeds, settings, &tries),
             once: Driver::once(seeds, settings, &tries),
             settings: settings.clone(),
-            scripts: Scripts::new(if are_sharded { Post::Shard } else { Post::Channel }),
-            told: Told::default(),
+            scripts: Scripts::new(if are_sharded { NotifyVia::Shard } else { NotifyVia::Channel }),
+            told: ScriptLoads::default(),
             rooms: Limiter::new(slot::PARTS, PART_CALLS_MAX),
             facts,
             channels,

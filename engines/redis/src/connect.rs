@@ -57,13 +57,13 @@ fn terms(settings: &Settings) -> RedisConnectionInfo {
     terms
 }
 
-/// Reads the certificates from the files; `None` without TLS.
+/// Reads the certificates; `None` without TLS.
 pub(crate) fn certificates(settings: &Settings) -> Result<Option<TlsCertificates>> {
-    let Some(files) = &settings.tls else { return Ok(None) };
+    let Some(tls) = &settings.tls else { return Ok(None) };
     // Another crate may have installed a provider for the process, which does as well.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let identity = files.identity()?;
+    let identity = tls.read_identity()?;
     let client_tls = identity
         .map(|Identity { cert, key }| ClientTlsConfig { client_cert: cert, client_key: key });
-    Ok(Some(TlsCertificates { client_tls, root_cert: files.authorities()? }))
+    Ok(Some(TlsCertificates { client_tls, root_cert: tls.read_ca()? }))
 }

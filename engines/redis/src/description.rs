@@ -50,11 +50,11 @@ pub(crate) const OPTIONS: &[KnownOption] = &[
     KnownOption::file("key", "The key of that certificate, in PEM"),
     KnownOption::new("acks", "N", "How many replicas must have a ticket before it counts"),
     KnownOption::new(
-        "young",
+        "after_restart",
         "trust|refuse",
         "What a server is worth that may have forgotten locks by a restart",
     ),
-    KnownOption::new("ttl_max", "TIME", "The longest ttl that anybody uses on these servers"),
+    KnownOption::new("ttl_max", "TIME", "The longest ttl of all users of these servers"),
     KnownOption::new("user", "NAME", "The user, for a socket"),
     KnownOption::new("password", "TEXT", "The password, for a socket"),
     KnownOption::new("db", "N", "The database, for a socket"),

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use futures_util::future::try_join_all;
 use redis::{Cmd, FromRedisValue as _, Value};
@@ -15,7 +14,7 @@ use tenure_kit::secret::redact;
 use tenure_kit::subscriptions::Subscriptions;
 
 use crate::body;
-use crate::bundle::Wish;
+use crate::bundle::BatchItem;
 use crate::letter;
 use crate::reply;
 use crate::route::{Deployment, Route};
@@ -24,14 +23,10 @@ use crate::settings::Settings;
 use crate::store::Store;
 use crate::task::spawn_and_join;
 use crate::trouble;
-use crate::verbs::{Go, Join, Joined, Renew, Renewed};
+use crate::verbs::{Join, Joined, LeaveCall, Renew, Renewed};
 
 /// Count of keys in one step of a listing: the server does nothing else meanwhile.
 const SCAN_STEP: u32 = 1000;
-/// Cost of a call beyond the server's own measurement, and of a ticket in its answer: upper
-/// estimates.
-const CALL_COST: Duration = Duration::from_micros(50);
-const TICKET_COST: Duration = Duration::from_micros(2);
 /// Maximum window of a count.
 const WINDOW_MS_MAX: u64 = 1 << 52;
 
@@ -60,21 +55,16 @@ impl<D: Deployment> Store<D> {
         let script = self.script(|scripts| &scripts.keys);
         let mut call = script.on_none();
         call.arg(cursor).arg(heads).arg(SCAN_STEP);
-        let mut asked = Instant::now();
         let answer = match self.deployment.ask(master, &call).await? {
             Err(trouble) if trouble::wants_scripts(&trouble) => {
                 self.deployment.answered(self.deployment.ask(master, &script.load()).await?)?;
-                asked = Instant::now();
                 self.deployment.ask(master, &call).await?
             }
             answer => answer,
         };
         let step = StepAnswer::from_redis_value(self.deployment.answered(answer)?);
         let step = step.map_err(|_| self.deployment.strange())?;
-        let (next, seen, elsewhere, took_us) = step;
-        // If a server does not measure its time, the time until its answer is the upper limit.
-        let took = if took_us == 0 { asked.elapsed() } else { Duration::from_micros(took_us) };
-        self.cost.add(CALL_COST + took);
+        let (next, seen, elsewhere) = step;
         // An unreadable head does not show its key.
         let mut keys: Vec<_> =
             seen.iter().filter_map(|body| Some(body::decode(body).ok()?.key)).collect();
@@ -168,7 +158,8 @@ impl<D: Deployment> Engine for Store<D> {
 
     async fn leave(&self, ticket: &Ticket, how: LeaveMode) -> Result<LeaveOutcome> {
         let (deployment, mail) = (self.deployment.clone(), self.mail.clone());
-        let go = Go::new(self.name(&ticket.key), ticket, &self.inbox, how, mail.lives(ticket.id));
+        let go =
+            LeaveCall::new(self.name(&ticket.key), ticket, &self.inbox, how, mail.lives(ticket.id));
         let leaving = take_out(deployment, mail, ticket.id, ticket.key.clone(), go);
         if self.mail.is_quiet() {
             return leaving.await;
@@ -200,10 +191,7 @@ impl<D: Deployment> Engine for Store<D> {
         let answer = self.deployment.answered(route.call(&call).await);
         let answer = answer.map_err(|error| self.of_name(error, &name, key))?;
         let line = self.deployment.known(reply::line(&answer, key))?;
-        let line = line.map_err(|error| self.of_name(error, &name, key))?;
-        let tickets = u32::try_from(line.len()).unwrap_or(u32::MAX);
-        self.cost.add(CALL_COST + TICKET_COST * tickets);
-        Ok(line)
+        line.map_err(|error| self.of_name(error, &name, key))
     }
 
     async fn keys(&self, prefix: &str) -> Result<Vec<Key>> {
@@ -279,7 +267,6 @@ impl<D: Deployment> Breaks for Store<D> {
             let answer = self.deployment.answered(route.call(&call).await);
             let answer = answer.map_err(|error| self.of_name(error, &name, key))?;
             let marks = self.deployment.known(reply::marks(&answer, some.len()))?;
-            self.cost.add(CALL_COST);
             broken.extend(some.iter().zip(marks).filter(|(_, mark)| *mark).map(|(id, _)| *id));
         }
         Ok(broken)
@@ -292,13 +279,13 @@ async fn take_out<D: Deployment>(
     mail: Arc<Subscriptions>,
     id: TicketId,
     key: Key,
-    go: Go,
+    go: LeaveCall,
 ) -> Result<LeaveOutcome> {
     let route = deployment.here().await?;
     let call = || go.call(deployment.scripts());
     let answer = ask_even_if_full(&*deployment, &route, go.wish(), call).await;
     let answer = answer.map_err(|error| of_name(deployment.settings(), error, go.name(), &key))?;
-    let (left, letters) = deployment.known(Go::read(&answer))?;
+    let (left, letters) = deployment.known(LeaveCall::read(&answer))?;
     for letter in letters {
         letter::deliver(&mail, letter);
     }
@@ -312,7 +299,7 @@ async fn take_out<D: Deployment>(
 async fn ask_even_if_full(
     deployment: &impl Deployment,
     route: &impl Route,
-    wish: Option<Wish<'_>>,
+    wish: Option<BatchItem<'_>>,
     call: impl Fn() -> Cmd + Send + Sync,
 ) -> Result<Value> {
     match route.ask(wish, &call).await {
@@ -329,8 +316,8 @@ fn forget(deployment: &impl Deployment, mail: &Subscriptions, id: TicketId, name
     mail.forget(id);
 }
 
-/// The next cursor, the visible part of a ticket of each line, unreadable heads, microseconds.
-type StepAnswer = (String, Vec<Vec<u8>>, Vec<String>, u64);
+/// The next cursor, the visible part of a ticket of each line, unreadable heads.
+type StepAnswer = (String, Vec<Vec<u8>>, Vec<String>);
 
 /// The result of one step through the keys of a server.
 struct Step {

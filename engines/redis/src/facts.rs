@@ -8,7 +8,7 @@ use redis::{Cmd, FromRedisValue, RedisResult, Value, cmd};
 use tenure_core::{Error, Guarantees, Result};
 
 use crate::server_facts::{EvictionPolicy, NamedBy, Persistence, ServerFacts, Version};
-use crate::settings::{Name, Settings, Young};
+use crate::settings::{AfterRestart, Name, Settings};
 
 /// The answers to INFO and CONFIG, as far as this user may ask.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -103,11 +103,11 @@ impl Facts {
     }
 
     /// Returns the remaining time in which the server may have lost leases that clients still
-    /// trust. The server reported its facts `since` ago. Returns `None` if `young=trust`.
-    pub(crate) fn is_young_for(&self, settings: &Settings, since: Duration) -> Option<Duration> {
-        match settings.young {
-            Young::Trust => None,
-            Young::Refuse => self.findings.is_young_for(settings.ttl_max, since),
+    /// trust. The server reported its facts `since` ago. Returns `None` if `after_restart=trust`.
+    pub(crate) fn refused_for(&self, settings: &Settings, since: Duration) -> Option<Duration> {
+        match settings.after_restart {
+            AfterRestart::Trust => None,
+            AfterRestart::Refuse => self.findings.refused_for(settings.ttl_max, since),
         }
     }
 
@@ -115,8 +115,8 @@ impl Facts {
     pub(crate) fn profile(&self, settings: &Settings) -> Guarantees {
         // A replica that becomes the master may have a long uptime and still lack leases.
         let sentinel = matches!(settings.name, Name::Service(_));
-        let refuses_young = settings.young == Young::Refuse && !sentinel;
-        let mut profile = self.findings.profile("redis", refuses_young);
+        let refuses_after_restart = settings.after_restart == AfterRestart::Refuse && !sentinel;
+        let mut profile = self.findings.profile("redis", refuses_after_restart);
         profile.warnings = self.warnings(settings);
         profile.store = settings.name.whom();
         profile.rounding = Duration::from_millis(1);
@@ -166,7 +166,7 @@ mod tests {
         maxmemory_policy:noeviction\r\naof_enabled:1\r\nrole:master\r\nconnected_slaves:1\r\ncluster_enabled:0\r\n";
 
     fn settings(url: &str) -> Settings {
-        Settings::of_url(url)
+        Settings::from_url(url).unwrap()
     }
 
     fn config(appendfsync: &str, not_in_rewrites: &str) -> HashMap<String, String> {
@@ -254,13 +254,13 @@ mod tests {
     #[test]
     fn a_young_server_is_refused_until_what_it_may_have_forgotten_is_over() {
         let (trusting, careful) =
-            (settings("redis://h"), settings("redis://h?young=refuse&ttl_max=20s"));
+            (settings("redis://h"), settings("redis://h?after_restart=refuse&ttl_max=20s"));
         let facts = Facts::read(Some(INFO), Some(&config("everysec", "no")));
         let second = Duration::from_secs(1);
-        assert_eq!(facts.is_young_for(&trusting, Duration::ZERO), None);
-        assert_eq!(facts.is_young_for(&careful, second), Some(8 * second));
-        assert_eq!(facts.is_young_for(&careful, 9 * second), None);
-        assert_eq!(good().is_young_for(&careful, second), None);
+        assert_eq!(facts.refused_for(&trusting, Duration::ZERO), None);
+        assert_eq!(facts.refused_for(&careful, second), Some(8 * second));
+        assert_eq!(facts.refused_for(&careful, 9 * second), None);
+        assert_eq!(good().refused_for(&careful, second), None);
         assert!(facts.profile(&careful).survives.store_crash);
     }
 }

@@ -19,12 +19,12 @@
 //!
 //! # Files
 //!
-//! Every engine has the same files for the same things:
+//! Every engine uses the same names for files with the same contents:
 //!
 //! | file | contents |
 //! |---|---|
 //! | `lib` | the entry points; nothing else is needed to use the engine |
-//! | `description`, `url`, `settings` | the engine's description, its URLs, and their options |
+//! | `description`, `url`, `settings` | the engine's description, its URLs and its settings |
 //! | `connect` | how a connection is opened: addresses, TLS, login |
 //! | `link` | the server-specific part of the kit's links, and the state of one connection |
 //! | `store`, `engine` | how the engine is opened, and the nine verbs |
@@ -36,10 +36,10 @@
 //! | file | contents |
 //! |---|---|
 //! | `route` | the trait of a deployment; `one` and `cluster` implement it, `redlock` combines several servers |
-//! | `calls`, `call`, `told`, `acks`, `task` | how a script is called, and how replicas acknowledge its writes |
+//! | `calls`, `call`, `script_loads`, `acks`, `task` | how a script is called, and how replicas acknowledge its writes |
 //! | `verbs` | the three verbs that change a line: the call, the part in a bundle, and the reading of the answer |
 //! | `script`, `body`, `reply`, `letter` | the scripts, their arguments and their answers |
-//! | `door`, `sentinel`, `patrol` | how the master is found and followed |
+//! | `resolver`, `sentinel`, `patrol` | how the master is found and followed |
 //! | `together`, `bundle` | batching: several verbs share one call |
 
 mod acks;
@@ -50,7 +50,6 @@ mod calls;
 mod cluster;
 mod connect;
 mod description;
-mod door;
 mod engine;
 mod facts;
 mod letter;
@@ -59,8 +58,10 @@ mod one;
 mod patrol;
 mod redlock;
 mod reply;
+mod resolver;
 mod route;
 mod script;
+mod script_loads;
 mod secret;
 mod sentinel;
 mod server_facts;
@@ -68,25 +69,24 @@ mod settings;
 mod store;
 mod task;
 mod together;
-mod told;
 mod trouble;
 mod url;
 mod verbs;
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use tenure_core::layers::{OnRuntime, Retry};
-use tenure_core::{BackgroundRuntime, Engine, Locks, Result, Runtime};
+use tenure_core::layers::{OnRuntime, Retries};
+use tenure_core::{BackgroundRuntime, Locks, Result, Runtime};
 
 pub use description::DESCRIPTION;
 pub use redlock::RedLock;
 use settings::Deployment;
+pub use settings::{AfterRestart, Settings};
 pub use store::{RedisCluster, RedisStore, Store};
+pub use tenure_kit::tls::{Pem, Tls};
 
-/// Maximum retries of a verb whose answer is lost, with a pause that doubles each time.
-const RETRIES: u32 = 4;
-const RETRY_PAUSE: Duration = Duration::from_millis(50);
+/// Retries of a verb whose answer is lost.
+const RETRIES: Retries = Retries::times(4);
 
 /// Returns the locks of the servers that this URL names.
 ///
@@ -100,35 +100,32 @@ const RETRY_PAUSE: Duration = Duration::from_millis(50);
 /// | `redlock://H1,H2,H3` | a majority of these independent servers: see [`RedLock`] |
 ///
 /// User and password stand before the hosts: `redis://user:password@host`. The options are in the
-/// README.
+/// README. [`Settings`] are the same in code.
 ///
 /// # Errors
 ///
 /// `Invalid` for a URL that is wrong, `Unavailable` if no server can be reached, and `Rejected` if
 /// the server refuses this client.
 pub async fn connect(url: impl AsRef<str>) -> Result<Locks> {
-    let (deployment, settings) = url::read(url.as_ref())?;
+    Settings::from_url(url)?.connect().await
+}
+
+async fn open(settings: Settings) -> Result<Locks> {
     let host: Arc<dyn Runtime> = Arc::new(BackgroundRuntime::for_drivers());
-    match deployment {
-        Deployment::One(at) => {
-            let connecting = async move { RedisStore::connect(&at, &settings).await };
+    match settings.deployment {
+        Deployment::One(_) => {
+            let connecting = async move { RedisStore::connect(&settings).await };
             Ok(locks(OnRuntime::make(host.clone(), connecting).await?, host))
         }
-        Deployment::Cluster(seeds) => {
-            let connecting = async move { RedisCluster::connect(&seeds, &settings).await };
+        Deployment::Cluster(_) => {
+            let connecting = async move { RedisCluster::connect(&settings).await };
             Ok(locks(OnRuntime::make(host.clone(), connecting).await?, host))
         }
-        Deployment::Redlock(servers) => {
-            Ok(RedLock::connect(&servers, &settings, host).await?.locks().clone())
-        }
+        Deployment::Redlock(_) => Ok(RedLock::open_with(settings).await?.locks().clone()),
     }
 }
 
 fn locks<D: route::Deployment>(store: OnRuntime<Store<D>>, host: Arc<dyn Runtime>) -> Locks {
     let store = store.in_place_where(Store::has_link_here, tenure_kit::IN_PLACE_MAX);
-    Locks::on(asking_again(store, &host), host)
-}
-
-fn asking_again<E: Engine>(engine: E, host: &Arc<dyn Runtime>) -> Retry<E> {
-    Retry::new(engine, host.clone(), RETRIES, RETRY_PAUSE)
+    Locks::with_retries(store, host, RETRIES)
 }

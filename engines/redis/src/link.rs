@@ -13,14 +13,14 @@ use tenure_kit::{Client, ConnectContext, DisconnectNotifier, Disconnected, Origi
 use tokio::time::timeout;
 
 use crate::acks::Acks;
-use crate::bundle::Bundles;
+use crate::bundle::Batcher;
 use crate::call::{Pinged, Unanswered};
-use crate::door::Door;
 use crate::facts::Facts;
 use crate::letter;
-use crate::script::{Post, Scripts};
+use crate::resolver::Resolver;
+use crate::script::{NotifyVia, Scripts};
+use crate::script_loads::ScriptLoads;
 use crate::settings::{At, Settings};
-use crate::told::Told;
 use crate::trouble;
 
 /// A link to the master.
@@ -32,7 +32,7 @@ pub(crate) type Connection = tenure_kit::Connection<Open>;
 pub(crate) struct Master {
     pub(crate) settings: Settings,
     pub(crate) scripts: Scripts,
-    pub(crate) door: Door,
+    pub(crate) door: Resolver,
     mail: Arc<Subscriptions>,
     /// The name of this client's inbox.
     inbox: String,
@@ -47,8 +47,8 @@ pub(crate) struct Open {
     pub(crate) since: Instant,
     pub(crate) acks: Acks,
     unanswered: Unanswered,
-    pub(crate) bundles: Bundles,
-    pub(crate) told: Told,
+    pub(crate) bundles: Batcher,
+    pub(crate) told: ScriptLoads,
     /// The address of its server.
     pub(crate) address: Box<str>,
 }
@@ -63,8 +63,8 @@ impl Master {
     ) -> Result<Arc<Client<Self>>> {
         Ok(Client::new(Self {
             settings: settings.clone(),
-            scripts: Scripts::new(Post::Channel),
-            door: Door::new(at, settings)?,
+            scripts: Scripts::new(NotifyVia::Channel),
+            door: Resolver::new(at, settings)?,
             mail,
             inbox,
             is_met: AtomicBool::new(false),
@@ -94,8 +94,8 @@ impl Master {
             since: Instant::now(),
             acks: Acks::default(),
             unanswered: Unanswered::new(),
-            bundles: Bundles::default(),
-            told: Told::default(),
+            bundles: Batcher::default(),
+            told: ScriptLoads::default(),
             address: address.into(),
         };
         if is_home {

@@ -9,14 +9,14 @@ use tenure_kit::{Client, LinkPool};
 use tokio::time::{Instant, timeout_at};
 
 use crate::acks;
-use crate::bundle::Wish;
+use crate::bundle::BatchItem;
 use crate::calls;
 use crate::facts::Facts;
 use crate::link::{Connection, Link, Master};
 use crate::patrol;
 use crate::route::{Deployment, Route, in_time};
 use crate::script::Scripts;
-use crate::settings::{At, Settings, Young};
+use crate::settings::{AfterRestart, At, Settings};
 use crate::together;
 use crate::trouble;
 
@@ -132,7 +132,7 @@ impl Route for OneRoute<'_> {
 
     async fn ask(
         &self,
-        wish: Option<Wish<'_>>,
+        wish: Option<BatchItem<'_>>,
         call: impl FnOnce() -> Cmd + Send,
     ) -> RedisResult<Value> {
         // Boxed, because each of the futures between here and the caller would move it once.
@@ -142,7 +142,7 @@ impl Route for OneRoute<'_> {
 
     fn trust(&self, ticket: &Ticket) -> Result<()> {
         let settings = self.settings;
-        if settings.young == Young::Trust {
+        if settings.after_restart == AfterRestart::Trust {
             return Ok(());
         }
         if ticket.ttl > settings.ttl_max {
@@ -151,10 +151,10 @@ impl Route for OneRoute<'_> {
                 ticket.ttl, settings.ttl_max
             )));
         }
-        match self.connection.facts.is_young_for(settings, self.connection.since.elapsed()) {
+        match self.connection.facts.refused_for(settings, self.connection.since.elapsed()) {
             None => Ok(()),
             Some(left) => Err(Error::unavailable(format!(
-                "the server {} started so short a time ago that it may have forgotten locks: it gives none for another {left:.0?}, unless the URL says young=trust",
+                "the server {} started so short a time ago that it may have forgotten locks: it gives none for another {left:.0?}, unless the URL says after_restart=trust",
                 settings.name
             ))),
         }

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use tenure_core::Backoff;
 use tenure_kit::Client;
 use tenure_kit::secret::redact;
 use tenure_kit::url::Address;
@@ -43,7 +44,7 @@ fn follow(link: &Link, master: &Address) {
 /// Follows the sentinels as long as the link exists: a replaced master may go on answering its old
 /// connections.
 async fn patrol(link: Weak<Link>, sentinels: Arc<Sentinels>) {
-    let mut pause = PAUSE_FIRST;
+    let mut backoff = Backoff::new(PAUSE_FIRST, ASK_PAUSE);
     loop {
         // Either a push or the end of the pause: the next step asks a sentinel.
         let _ = tokio::time::timeout(about(ASK_PAUSE), sentinels.news.notified()).await;
@@ -60,10 +61,9 @@ async fn patrol(link: Weak<Link>, sentinels: Arc<Sentinels>) {
         drop(link);
         // A sentinel that refuses or ends its connections gets no burst of them.
         if sentinels.made.load(Ordering::Relaxed) == made {
-            pause = PAUSE_FIRST;
+            backoff.reset();
         } else {
-            tokio::time::sleep(about(pause)).await;
-            pause = (pause * 2).min(ASK_PAUSE);
+            tokio::time::sleep(backoff.pause()).await;
         }
     }
 }

@@ -1,21 +1,22 @@
 //! `RedLock`: a majority of independent servers, each of which may be down.
 
+use std::fmt;
 use std::sync::Arc;
 
 use futures_util::future::try_join_all;
-use tenure_core::layers::{AnyEngine, OnRuntime, Quorum, QuorumHealth};
+use tenure_core::layers::{AnyEngine, OnRuntime, Retry};
 use tenure_core::{BackgroundRuntime, Error, Locks, Result, Runtime as Home, errors};
 use tenure_kit::IN_PLACE_MAX;
 use tenure_kit::url::Address;
+use tenure_redlock::{Quorum, QuorumHealth};
 
-use crate::settings::{At, Settings};
+use crate::settings::Settings;
 use crate::store::RedisStore;
-use crate::url;
 
 /// Locks over a majority of independent servers, and the state of each of these.
 pub struct RedLock {
     locks: Locks,
-    board: QuorumHealth,
+    health: QuorumHealth,
 }
 
 impl RedLock {
@@ -25,18 +26,19 @@ impl RedLock {
     ///
     /// `Invalid` for a URL that is wrong, and `Unavailable` without a majority.
     pub async fn open(url: impl AsRef<str>) -> Result<Self> {
-        let (servers, settings) = url::redlock(url.as_ref())?;
-        Self::connect(&servers, &settings, Arc::new(BackgroundRuntime::for_drivers())).await
+        Self::open_with(Settings::from_url(url)?).await
     }
 
-    pub(crate) async fn connect(
-        servers: &[Address],
-        settings: &Settings,
-        home: Arc<dyn Home>,
-    ) -> Result<Self> {
-        let quorum = quorum(servers, settings, home.clone()).await?;
-        let board = quorum.board();
-        Ok(Self { locks: Locks::on(crate::asking_again(quorum, &home), home), board })
+    /// As [`open`](Self::open), with settings that the program has built.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    pub async fn open_with(settings: Settings) -> Result<Self> {
+        let home: Arc<dyn Home> = Arc::new(BackgroundRuntime::for_drivers());
+        let quorum = quorum(&settings, home.clone()).await?;
+        let health = quorum.health();
+        Ok(Self { locks: Locks::with_retries(quorum, home, crate::RETRIES), health })
     }
 
     /// Returns the engine alone, for a runtime of the caller's own, on which its connections live.
@@ -45,9 +47,8 @@ impl RedLock {
     ///
     /// As [`open`](Self::open).
     pub async fn engine(url: impl AsRef<str>, home: Arc<dyn Home>) -> Result<AnyEngine> {
-        let (servers, settings) = url::redlock(url.as_ref())?;
-        let quorum = quorum(&servers, &settings, home.clone()).await?;
-        Ok(AnyEngine::new(crate::asking_again(quorum, &home)))
+        let quorum = quorum(&Settings::from_url(url)?, home.clone()).await?;
+        Ok(AnyEngine::new(Retry::new(quorum, home, crate::RETRIES)))
     }
 
     /// Returns the locks.
@@ -56,12 +57,13 @@ impl RedLock {
     }
 
     /// Returns the last answer of each server.
-    pub fn board(&self) -> &QuorumHealth {
-        &self.board
+    pub fn health(&self) -> &QuorumHealth {
+        &self.health
     }
 }
 
-async fn quorum(servers: &[Address], settings: &Settings, home: Arc<dyn Home>) -> Result<Quorum> {
+async fn quorum(settings: &Settings, home: Arc<dyn Home>) -> Result<Quorum> {
+    let servers = settings.voters()?;
     let stores = servers.iter().map(|server| store(&home, settings, server));
     let stores = try_join_all(stores).await?;
     let names: Vec<String> = servers.iter().map(Address::to_string).collect();
@@ -82,7 +84,7 @@ async fn quorum(servers: &[Address], settings: &Settings, home: Arc<dyn Home>) -
     let engines = stores.into_iter().map(on_its_links);
     let quorum = Quorum::new(engines, home, settings.timeout)?.named("redlock", names);
     quorum.compare_clocks(clocks).await;
-    Ok(quorum.with_turns(turns))
+    Ok(quorum.with_wait_queues(turns))
 }
 
 /// Opens one of the servers, which may be unreachable now.
@@ -91,11 +93,17 @@ async fn store(
     settings: &Settings,
     server: &Address,
 ) -> Result<OnRuntime<RedisStore>> {
-    let (at, settings) = (At::Server(server.clone()), settings.node(server));
-    let connecting = async move { RedisStore::connect_lazily(&at, &settings).await };
+    let settings = settings.node(server);
+    let connecting = async move { RedisStore::connect_lazily(&settings).await };
     OnRuntime::make(home.clone(), connecting).await
 }
 
 fn on_its_links(store: OnRuntime<RedisStore>) -> AnyEngine {
     AnyEngine::new(store.in_place_where(RedisStore::has_link_here, IN_PLACE_MAX))
+}
+
+impl fmt::Debug for RedLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedLock").field("locks", &self.locks).finish_non_exhaustive()
+    }
 }

@@ -18,10 +18,8 @@ pub(crate) fn tallied(answer: &Value) -> Option<(i64, CounterValue)> {
         _ => return None,
     };
     let resets_in = left.and_then(|left| u64::try_from(left).ok()).map(Duration::from_millis);
-    Some((
-        verdict,
-        CounterValue { value: u64::try_from(value).ok()?, allowed: verdict == 1, resets_in },
-    ))
+    let value = u64::try_from(value).ok()?;
+    Some((verdict, CounterValue::new(value, verdict == 1, resets_in)))
 }
 
 /// Minimum number: numbers are microseconds of a clock. A smaller one is the answer to another

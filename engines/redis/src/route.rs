@@ -5,7 +5,7 @@ use redis::{Cmd, RedisResult, Value};
 use tenure_core::{Error, Result, Ticket, TicketId};
 use tokio::time::{Instant, timeout_at};
 
-use crate::bundle::Wish;
+use crate::bundle::BatchItem;
 use crate::facts::Facts;
 use crate::script::Scripts;
 use crate::settings::Settings;
@@ -95,7 +95,7 @@ pub trait Route: Send + Sync + Sized {
     /// Sends the call of a verb. Bundles the verb if many are in flight and it can be bundled.
     fn ask(
         &self,
-        wish: Option<Wish<'_>>,
+        wish: Option<BatchItem<'_>>,
         call: impl FnOnce() -> Cmd + Send,
     ) -> impl Future<Output = RedisResult<Value>> + Send;
 

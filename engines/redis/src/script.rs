@@ -17,7 +17,7 @@ const NEAR: u32 = 3;
 /// The codes of verbs in a bundle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Sign {
+pub(crate) enum VerbTag {
     Join = b'J',
     Renew = b'R',
     Leave = b'L',
@@ -45,7 +45,7 @@ pub struct Scripts {
 
 /// The kind of push to a served ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Post {
+pub(crate) enum NotifyVia {
     /// One channel for each client.
     Channel,
     /// One channel for each line in which a client waits, in the slot of that line.
@@ -70,10 +70,12 @@ const LEAVE_TO_NEXT: &str = include_str!("scripts/leave_to_next.lua");
 const LOOK: &str = include_str!("scripts/look.lua");
 
 impl Scripts {
-    pub(crate) fn new(post: Post) -> Self {
+    pub(crate) fn new(post: NotifyVia) -> Self {
         let (post, master) = match post {
-            Post::Channel => (include_str!("scripts/post.lua"), include_str!("scripts/master.lua")),
-            Post::Shard => (
+            NotifyVia::Channel => {
+                (include_str!("scripts/post.lua"), include_str!("scripts/master.lua"))
+            }
+            NotifyVia::Shard => (
                 include_str!("scripts/post_sharded.lua"),
                 include_str!("scripts/master_sharded.lua"),
             ),
@@ -174,8 +176,8 @@ fn words() -> [(&'static str, String); 15] {
         ("FULL_ID", "71".to_owned()),
         ("FULL", b'f'.to_string()),
         // The verbs of a bundle.
-        ("JOIN", (Sign::Join as u8).to_string()),
-        ("LEAVE", (Sign::Leave as u8).to_string()),
+        ("JOIN", (VerbTag::Join as u8).to_string()),
+        ("LEAVE", (VerbTag::Leave as u8).to_string()),
     ]
 }
 

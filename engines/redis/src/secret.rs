@@ -45,7 +45,7 @@ mod tests {
     }
 
     fn said_to(login: &str, with: &str) -> Option<String> {
-        let settings = Settings::of_url(&format!("redis://{login}@h"));
+        let settings = Settings::from_url(format!("redis://{login}@h")).unwrap();
         said(&settings, &refused(with))
     }
 

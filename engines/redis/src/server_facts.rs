@@ -104,7 +104,7 @@ impl ServerFacts {
     /// Returns the remaining time in which a server that has just started may have lost leases that
     /// clients still trust. Leases last `ttl_max` at most; the server reported its uptime `since`
     /// ago.
-    pub(crate) fn is_young_for(&self, ttl_max: Duration, since: Duration) -> Option<Duration> {
+    pub(crate) fn refused_for(&self, ttl_max: Duration, since: Duration) -> Option<Duration> {
         if self.disk == Persistence::Through {
             return None;
         }
@@ -114,16 +114,16 @@ impl ServerFacts {
     }
 
     /// Returns the guarantees of an engine that keeps its leases on this server and notifies a
-    /// ticket that is served. `refuses_young`: the engine gives no locks while the server
-    /// [is young](Self::is_young_for).
-    pub(crate) fn profile(&self, engine: &'static str, refuses_young: bool) -> Guarantees {
+    /// ticket that is served. `refuses_after_restart`: the engine gives no locks while the server
+    /// [may have lost leases](Self::refused_for).
+    pub(crate) fn profile(&self, engine: &'static str, refuses_after_restart: bool) -> Guarantees {
         let mut profile = Guarantees::new(engine, Liveness::Lease);
         profile.fair = true;
         profile.push = true;
         profile.fencing = TokenDurability::Volatile;
         profile.survives.holder_crash = true;
         profile.survives.holder_pause = true;
-        profile.survives.store_crash = self.disk == Persistence::Through || refuses_young;
+        profile.survives.store_crash = self.disk == Persistence::Through || refuses_after_restart;
         profile.survives.full_memory = self.full == EvictionPolicy::Refuses;
         profile
     }
@@ -253,8 +253,8 @@ mod tests {
     fn a_server_is_young_until_every_lease_that_it_may_have_lost_has_expired() {
         let (second, ttl_max) = (Duration::from_secs(1), Duration::from_secs(20));
         let forgetful = ServerFacts { disk: Persistence::Behind, ..good() };
-        assert_eq!(forgetful.is_young_for(ttl_max, second), Some(8 * second));
-        assert_eq!(forgetful.is_young_for(ttl_max, 9 * second), None);
-        assert_eq!(good().is_young_for(ttl_max, second), None);
+        assert_eq!(forgetful.refused_for(ttl_max, second), Some(8 * second));
+        assert_eq!(forgetful.refused_for(ttl_max, 9 * second), None);
+        assert_eq!(good().refused_for(ttl_max, second), None);
     }
 }

@@ -3,15 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::{Cost, Error, Guarantees, Result, Sampler, ThisRuntime};
+use tenure_core::{Error, Guarantees, Result, Sampler, ThisRuntime};
 use tenure_kit::subscriptions::Subscriptions;
-use tenure_kit::url::Address;
 
 use crate::cluster::Cluster;
 use crate::one::OneServer;
 use crate::route::Deployment;
-use crate::settings::{At, Settings};
-use crate::url;
+use crate::settings::Settings;
 
 /// Interval of an onlooker's looks.
 const LOOK_PAUSE: Duration = Duration::from_millis(250);
@@ -34,8 +32,6 @@ pub struct Store<D> {
     pub(crate) inbox: String,
     pub(crate) mail: Arc<Subscriptions>,
     pub(crate) sampler: Sampler,
-    /// The cost of looks for the server.
-    pub(crate) cost: Arc<Cost>,
     pub(crate) host: ThisRuntime,
 }
 
@@ -47,12 +43,11 @@ impl RedisStore {
     /// `Invalid` for a URL that is wrong, `Unavailable` if the server cannot be reached, and
     /// `Rejected` if it refuses this client.
     pub async fn open(url: &str) -> Result<Self> {
-        let (at, settings) = url::one(url)?;
-        Self::connect(&at, &settings).await
+        Self::connect(&Settings::from_url(url)?).await
     }
 
-    pub(crate) async fn connect(at: &At, settings: &Settings) -> Result<Self> {
-        let store = Self::connect_lazily(at, settings).await?;
+    pub(crate) async fn connect(settings: &Settings) -> Result<Self> {
+        let store = Self::connect_lazily(settings).await?;
         match store.trouble {
             None => Ok(store),
             Some(trouble) => Err(trouble),
@@ -60,7 +55,8 @@ impl RedisStore {
     }
 
     /// The same, also if the server cannot be reached now, and may be later.
-    pub(crate) async fn connect_lazily(at: &At, settings: &Settings) -> Result<Self> {
+    pub(crate) async fn connect_lazily(settings: &Settings) -> Result<Self> {
+        let at = settings.one()?;
         let (mail, inbox) = (Arc::<Subscriptions>::default(), inbox()?);
         let connected = OneServer::connect(at, settings, mail.clone(), inbox.clone()).await;
         let (server, trouble) = connected?;
@@ -81,11 +77,11 @@ impl RedisCluster {
     /// `Invalid` for a URL that is wrong, `Unavailable` if the cluster cannot be reached, and
     /// `Rejected` if it refuses this client.
     pub async fn open(url: &str) -> Result<Self> {
-        let (seeds, settings) = url::cluster(url)?;
-        Self::connect(&seeds, &settings).await
+        Self::connect(&Settings::from_url(url)?).await
     }
 
-    pub(crate) async fn connect(seeds: &[Address], settings: &Settings) -> Result<Self> {
+    pub(crate) async fn connect(settings: &Settings) -> Result<Self> {
+        let seeds = settings.seeds()?;
         let (mail, inbox) = (Arc::<Subscriptions>::default(), inbox()?);
         let cluster = Cluster::connect(seeds, settings, mail.clone(), inbox.clone()).await?;
         Ok(Self::of(cluster, mail, inbox, None))
@@ -101,10 +97,9 @@ impl<D: Deployment> Store<D> {
         for warning in &profile.warnings {
             tracing::warn!("{warning}");
         }
-        let (deployment, cost) = (Arc::new(deployment), Arc::<Cost>::default());
-        let sampler = Sampler::new(LOOK_PAUSE).at_cost(cost.clone());
+        let (deployment, sampler) = (Arc::new(deployment), Sampler::new(LOOK_PAUSE));
         let (realm, host) = ("", ThisRuntime::new());
-        Self { deployment, realm, trouble, profile, inbox, mail, sampler, cost, host }
+        Self { deployment, realm, trouble, profile, inbox, mail, sampler, host }
     }
 
     /// Returns other lines over the same connections, none of which is one of these.
@@ -116,8 +111,7 @@ impl<D: Deployment> Store<D> {
             profile: self.profile.clone(),
             inbox: self.inbox.clone(),
             mail: self.mail.clone(),
-            sampler: Sampler::new(LOOK_PAUSE).at_cost(self.cost.clone()),
-            cost: self.cost.clone(),
+            sampler: Sampler::new(LOOK_PAUSE),
             host: self.host.clone(),
         }
     }

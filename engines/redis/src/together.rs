@@ -8,7 +8,7 @@ use redis::{Cmd, RedisResult, Value};
 use tenure_kit::Room;
 use tokio::time::timeout;
 
-use crate::bundle::{self, Bundle, Next, Wish};
+use crate::bundle::{self, BatchItem, Bundle, Next};
 use crate::calls;
 use crate::link::{Connection, Link};
 use crate::trouble;
@@ -18,7 +18,7 @@ use crate::trouble;
 pub(crate) async fn send(
     link: &Link,
     connection: &Arc<Connection>,
-    wish: Option<Wish<'_>>,
+    wish: Option<BatchItem<'_>>,
     call: impl FnOnce() -> Cmd,
 ) -> RedisResult<Value> {
     let _counted = connection.bundles.one_more();
@@ -35,7 +35,7 @@ pub(crate) async fn send(
 async fn send_bundled(
     link: &Link,
     connection: &Arc<Connection>,
-    wish: &Wish<'_>,
+    wish: &BatchItem<'_>,
 ) -> bundle::Answer {
     if !connection.bundles.are_many_under_way() {
         return Ok(None);

@@ -79,7 +79,7 @@ pub(crate) fn error(settings: &Settings, trouble: &RedisError) -> Error {
         Some(UNREADABLE) => errors::unreadable_ticket(),
         Some(NO_NUMBER) => errors::unreadable_number(),
         Some("LOADING") => Error::unavailable(server("is still loading its data")),
-        Some("BUSY") => Error::unavailable(server("is busy with somebody's script")),
+        Some("BUSY") => Error::unavailable(server("is busy with a script")),
         Some("READONLY" | "MASTERDOWN") => {
             Error::unavailable(server("is a replica, and its master is elsewhere or gone"))
         }
@@ -104,6 +104,7 @@ pub(crate) fn error(settings: &Settings, trouble: &RedisError) -> Error {
 
 /// Where in a URL a user and a password stand.
 fn login(name: &Name) -> &'static str {
+    // A name is not a message.
     if name.to_string().starts_with('/') {
         "`user=` and `password=` behind the path of the socket"
     } else {
@@ -133,7 +134,7 @@ pub(crate) fn of_sentinels(settings: &Settings, trouble: &RedisError) -> Error {
     };
     if is_refusal(trouble) {
         return unasked(
-            "nobody listens there: are they running, and is that their port, which is 26379 by default?",
+            "no server listens there: are they running, and is that their port, which is 26379 by default?",
         );
     }
     if is_unknown_host(trouble) {
@@ -205,10 +206,10 @@ fn unanswered(settings: &Settings, trouble: &RedisError) -> Error {
             "{whom} does not speak RESP3: Tenure needs Redis 6.2 or later, or Valkey"
         )),
         ErrorKind::InvalidClientConfig => match &settings.tls {
-            Some(files) if files.cert.is_some() || files.ca.is_some() => {
+            Some(tls) if tls.has_identity() || tls.has_ca() => {
                 // The reason is left out if it would repeat a password.
                 let why = said(settings, trouble);
-                files.unusable(why.as_deref().unwrap_or("the client refuses them"))
+                tls.unusable(why.as_deref().unwrap_or("the client refuses them"))
             }
             _ => {
                 Error::invalid(format!("the way to {name} is wrong{}", because(settings, trouble)))
@@ -241,7 +242,7 @@ fn unreached(settings: &Settings, trouble: &RedisError) -> Error {
     match trouble {
         _ if is_silence(trouble) => late(settings),
         _ if is_refusal(trouble) => {
-            Error::unavailable(format!("nobody listens at {name}: is the server running?"))
+            Error::unavailable(format!("no server listens at {name}: is it running?"))
         }
         _ if is_unknown_host(trouble) => {
             Error::unavailable(format!("{} {}", name.whom(), not_in_dns(settings, trouble)))
@@ -389,7 +390,7 @@ mod tests {
     #[test]
     fn a_certificate_error_is_found_in_the_drivers_error_and_in_the_text_of_a_cluster() {
         let tls = |error: rustls::Error| io::Error::new(io::ErrorKind::InvalidData, error);
-        let settings = Settings::of_url("rediss://h");
+        let settings = Settings::from_url("rediss://h").unwrap();
         let of_server = rustls::Error::InvalidCertificate(rustls::CertificateError::UnknownIssuer);
         let of_client = rustls::Error::AlertReceived(rustls::AlertDescription::CertificateRequired);
         for (cause, option) in [(of_server, "`ca=FILE`"), (of_client, "`cert=FILE`")] {
@@ -408,7 +409,7 @@ mod tests {
 
     #[test]
     fn a_scheme_that_does_not_fit_is_told_with_the_one_that_does() {
-        let settings = |url| Settings::of_url(url);
+        let settings = |url| Settings::from_url(url).unwrap();
         let (one, cluster) = (settings("redis://h"), settings("redis+cluster://h"));
         for with in ["MOVED 1 h:1", "ASK 1 h:1", "CLUSTERDOWN The cluster is down"] {
             let error = super::error(&one, &refused(with));
@@ -426,7 +427,7 @@ mod tests {
 
     #[test]
     fn a_server_that_is_no_sentinel_is_told_with_the_way_out() {
-        let settings = Settings::of_url("redis+sentinel://h:6379/main");
+        let settings = Settings::from_url("redis+sentinel://h:6379/main").unwrap();
         let with = refused("ERR unknown command 'SENTINEL', with args beginning with: 'x'");
         let error = super::of_sentinels(&settings, &with);
         assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
@@ -435,7 +436,7 @@ mod tests {
 
     #[test]
     fn a_sentinel_that_wants_a_password_is_told_with_its_own_options() {
-        let settings = Settings::of_url("redis+sentinel://clerk:s3cret@h/main");
+        let settings = Settings::from_url("redis+sentinel://clerk:s3cret@h/main").unwrap();
         for with in ["NOAUTH Authentication required.", "WRONGPASS invalid username-password pair"]
         {
             let error = of_sentinels(&settings, &refused(with));

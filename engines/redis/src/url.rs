@@ -1,80 +1,41 @@
 //! The URLs of Redis servers.
 
-use std::ops::RangeInclusive;
-use std::time::Duration;
-
 use tenure_core::{Error, Result};
-use tenure_kit::options::Value;
-use tenure_kit::tls::Files;
-use tenure_kit::url::{Address, Login, Servers, Url};
+use tenure_kit::options::{TIMES, Value};
+use tenure_kit::tls::Tls;
+use tenure_kit::url::{Servers, Url};
 
 use crate::description::{DESCRIPTION, OPTIONS};
-use crate::settings::{At, Deployment, Settings, Young};
-
-const PORT: u16 = 6379;
-const SENTINEL_PORT: u16 = 26379;
-const TIMES: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(3600);
-
-/// Reads a URL of one server, found in any way.
-pub(crate) fn one(url: &str) -> Result<(At, Settings)> {
-    match read(url)? {
-        (Deployment::One(at), settings) => Ok((at, settings)),
-        (_, Settings { name, .. }) => Err(Error::invalid(format!(
-            "{name} is more than one server, and one was asked for: write redis:// or redis+sentinel://"
-        ))),
-    }
-}
-
-/// Reads a URL of a cluster.
-pub(crate) fn cluster(url: &str) -> Result<(Vec<Address>, Settings)> {
-    match read(url)? {
-        (Deployment::Cluster(seeds), settings) => Ok((seeds, settings)),
-        _ => Err(Error::invalid("a cluster was asked for: write redis+cluster://S1,S2,S3")),
-    }
-}
-
-/// Reads a URL of a `RedLock`.
-pub(crate) fn redlock(url: &str) -> Result<(Vec<Address>, Settings)> {
-    match read(url)? {
-        (Deployment::Redlock(servers), settings) => Ok((servers, settings)),
-        _ => Err(Error::invalid("a RedLock is over several servers: write redlock://S1,S2,S3")),
-    }
-}
-
-/// Reads a URL of any of the schemes.
-pub(crate) fn read(url: &str) -> Result<(Deployment, Settings)> {
-    let url = DESCRIPTION.read(url)?;
-    let (deployment, mut settings) = match url.scheme() {
-        "redis+unix" => {
-            let deployment = Deployment::One(At::Socket(url.path()?));
-            let settings = Settings::of(&deployment);
-            (deployment, settings)
-        }
-        _ => with_servers(&url)?,
-    };
-    if url.scheme() == "rediss" {
-        settings.tls = Some(Files::default());
-    }
-    for (name, value) in url.options(OPTIONS)? {
-        settings.set(name, value)?;
-    }
-    agree(&deployment, &settings)?;
-    Ok((deployment, settings))
-}
+use crate::settings::{AfterRestart, At, Deployment, PORT, SENTINEL_PORT, Settings};
 
 impl Settings {
-    /// Returns the settings of a URL of one of these unit tests.
-    #[cfg(test)]
-    pub(crate) fn of_url(url: &str) -> Self {
-        read(url).unwrap().1
+    /// Reads the settings of a URL of any of the schemes that [`connect`](crate::connect()) lists.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](tenure_core::ErrorKind::Invalid) if a part of the URL is wrong.
+    pub fn from_url(url: impl AsRef<str>) -> Result<Self> {
+        let url = DESCRIPTION.read(url.as_ref())?;
+        let mut settings = match url.scheme() {
+            "redis+unix" => Self::socket(url.path()?),
+            _ => with_servers(&url)?,
+        };
+        if url.scheme() == "rediss" {
+            settings = settings.tls(Tls::new());
+        }
+        for (name, value) in url.options(OPTIONS)? {
+            settings = settings.with(name, value)?;
+        }
+        Ok(settings)
     }
 
-    fn set(&mut self, name: &str, value: Value) -> Result<()> {
+    /// Sets an option of a URL.
+    fn with(mut self, name: &str, value: Value) -> Result<Self> {
         match name {
-            "prefix" => self.prefix = prefix(value)?,
-            "timeout" => self.timeout = value.time(TIMES)?,
-            "connect_timeout" => self.connect_timeout = value.time(TIMES)?,
-            "ttl_max" => self.ttl_max = value.time(TIMES)?,
+            "prefix" => return self.prefix(value.text()),
+            "timeout" => return self.timeout(value.time(TIMES)?),
+            "connect_timeout" => return self.connect_timeout(value.time(TIMES)?),
+            "ttl_max" => return self.ttl_max(value.time(TIMES)?),
             "tls" => match (value.switch()?, &self.tls) {
                 (true, _) => drop(self.tls.get_or_insert_default()),
                 (false, None) => {}
@@ -86,8 +47,9 @@ impl Settings {
             },
             "ca" | "cert" | "key" => self.tls.get_or_insert_default().set(name, value)?,
             "acks" => self.acks = value.number(0..=u16::MAX)?,
-            "young" => {
-                self.young = value.one_of(&[("trust", Young::Trust), ("refuse", Young::Refuse)])?;
+            "after_restart" => {
+                self.after_restart = value
+                    .one_of(&[("trust", AfterRestart::Trust), ("refuse", AfterRestart::Refuse)])?;
             }
             "db" => self.db = value.number(0..=u16::MAX)?,
             "user" => self.login.user = Some(value.text()),
@@ -96,69 +58,22 @@ impl Settings {
             "sentinel_password" => self.sentinel_login.password = Some(value.secret()),
             _ => unreachable!("`{name}` is an option of the engine's, and is not read"),
         }
-        Ok(())
+        Ok(self)
     }
 }
 
-/// Refuses options that contradict each other.
-fn agree(deployment: &Deployment, settings: &Settings) -> Result<()> {
-    let refuse = |sentence: &str| Err(Error::invalid(sentence));
-    if settings.login.user.is_some() && settings.login.password.is_none() {
-        return refuse(
-            "the URL has a user and no password: write user:password@ before the first server, or for a socket give `user` and `password`",
-        );
-    }
-    if let Some(files) = &settings.tls {
-        files.agree()?;
-        if matches!(deployment, Deployment::One(At::Socket(_))) {
-            return refuse("a socket of this machine has no TLS: leave out the options for it");
-        }
-    }
-    match deployment {
-        Deployment::Cluster(_) if settings.db != 0 => {
-            refuse("a cluster has no databases but 0: leave the number out of the URL")
-        }
-        Deployment::Cluster(_) if settings.young == Young::Refuse => refuse(
-            "`young=refuse` is not kept on a cluster, whose servers come and go unseen: leave it out",
-        ),
-        Deployment::Redlock(servers) if servers.len() < 3 => refuse(
-            "redlock:// needs at least 3 servers that know nothing of each other: write redlock://S1,S2,S3",
-        ),
-        Deployment::Redlock(_) if settings.acks > 0 => refuse(
-            "the servers of a RedLock have no replicas to wait for: leave out `acks`, its majority is better",
-        ),
-        Deployment::One(At::Sentinels { .. }) => Ok(()),
-        _ if settings.sentinel_login != Login::default() => {
-            refuse("`sentinel_user` and `sentinel_password` are for redis+sentinel://")
-        }
-        _ => Ok(()),
-    }
-}
-
-fn with_servers(url: &Url<'_>) -> Result<(Deployment, Settings)> {
+fn with_servers(url: &Url<'_>) -> Result<Settings> {
     let scheme = url.scheme();
     let port = if scheme == "redis+sentinel" { SENTINEL_PORT } else { PORT };
     let Servers { login, addresses, path } = url.servers(port)?;
     let mut path = path.into_iter();
     let deployment = match scheme {
         "redis+sentinel" => {
-            let service = path.next().ok_or_else(|| {
-                Error::invalid(
-                    "the sentinels must be told which master is meant: write redis+sentinel://S1,S2,S3/SERVICE",
-                )
-            })?;
+            let service = path.next().unwrap_or_default();
             Deployment::One(At::Sentinels { sentinels: addresses, service })
         }
         "redis+cluster" => Deployment::Cluster(addresses),
-        "redlock" => {
-            let twice = |(at, server): (usize, &Address)| addresses[..at].contains(server);
-            if addresses.iter().enumerate().any(twice) {
-                return Err(Error::invalid(
-                    "redlock:// names a server twice: each has one vote, name each once",
-                ));
-            }
-            Deployment::Redlock(addresses)
-        }
+        "redlock" => Deployment::Redlock(addresses),
         _ => {
             let [server] = &addresses[..] else {
                 return Err(Error::invalid(format!(
@@ -168,7 +83,7 @@ fn with_servers(url: &Url<'_>) -> Result<(Deployment, Settings)> {
             Deployment::One(At::Server(server.clone()))
         }
     };
-    let mut settings = Settings { login, ..Settings::of(&deployment) };
+    let mut settings = Settings { login, ..Settings::of(deployment) };
     if let Some(db) = path.next() {
         settings.db = Value::new("the database", db).number(0..=u16::MAX)?;
     }
@@ -177,25 +92,23 @@ fn with_servers(url: &Url<'_>) -> Result<(Deployment, Settings)> {
             "the URL has more behind its servers than the number of a database: leave it out",
         ));
     }
-    Ok((deployment, settings))
-}
-
-fn prefix(value: Value) -> Result<String> {
-    let plain =
-        |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '_' | '-' | ':');
-    let wrong = value.wrong("1 to 64 letters, digits and the signs . _ - :");
-    let text = value.text();
-    if text.is_empty() || text.len() > 64 || !text.chars().all(plain) {
-        return Err(wrong);
-    }
-    Ok(text)
+    Ok(settings)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use tenure_kit::secret::Secret;
+    use tenure_kit::tls::Pem;
+    use tenure_kit::url::{Address, Login};
 
     use super::*;
+
+    fn read(url: &str) -> Result<Settings> {
+        let settings = Settings::from_url(url)?;
+        settings.check().map(|()| settings)
+    }
 
     fn at(name: &str, port: u16) -> Address {
         Address { name: name.to_owned(), port }
@@ -203,7 +116,7 @@ mod tests {
 
     #[test]
     fn every_kind_of_place_is_read() {
-        let deployment = |url| read(url).unwrap().0;
+        let deployment = |url| read(url).unwrap().deployment;
         assert_eq!(deployment("redis://h"), Deployment::One(At::Server(at("h", 6379))));
         assert_eq!(deployment("redis://[::1]:7/3"), Deployment::One(At::Server(at("::1", 7))));
         assert_eq!(deployment("rediss://h:1?ca=/a.pem"), Deployment::One(At::Server(at("h", 1))));
@@ -222,38 +135,123 @@ mod tests {
             deployment("redis+cluster://a,b"),
             Deployment::Cluster(vec![at("a", 6379), at("b", 6379)])
         );
-        assert_eq!(Settings::of_url("redlock://a,b,c").name.to_string(), "a:6379, b:6379, c:6379");
+        assert_eq!(read("redlock://a,b,c").unwrap().name.to_string(), "a:6379, b:6379, c:6379");
     }
 
     #[test]
     fn terms_are_read_and_have_defaults() {
-        let settings = Settings::of_url(
-            "redis://us%40er:p%3Aw@h/5?prefix=my:app&timeout=300ms&connect_timeout=1s&acks=2&young=refuse&ttl_max=2m",
-        );
+        let settings = read(
+            "redis://us%40er:p%3Aw@h/5?prefix=my:app&timeout=300ms&connect_timeout=1s&acks=2&after_restart=refuse&ttl_max=2m",
+        )
+        .unwrap();
         assert_eq!(settings.login.user.as_deref(), Some("us@er"));
         assert_eq!(settings.login.password.as_ref().map(Secret::reveal), Some("p:w"));
-        assert_eq!((settings.db, settings.acks, settings.young), (5, 2, Young::Refuse));
+        assert_eq!(
+            (settings.db, settings.acks, settings.after_restart),
+            (5, 2, AfterRestart::Refuse)
+        );
         assert_eq!(settings.channels(), "my:app:inbox:");
         assert_eq!(settings.timeout, Duration::from_millis(300));
         assert_eq!(settings.ttl_max, Duration::from_secs(120));
-        let password_only = Settings::of_url("redis://:secret@h");
+        let password_only = read("redis://:secret@h").unwrap();
         assert_eq!(
             password_only.login,
             Login { user: None, password: Some(Secret::new("secret")) }
         );
         assert!(!format!("{:?}", password_only.login).contains("secret"));
-        assert_eq!(Settings::of_url("redlock://a,b,c").young, Young::Refuse);
-        assert_eq!(Settings::of_url("redis://a").young, Young::Trust);
+        assert_eq!(read("redlock://a,b,c").unwrap().after_restart, AfterRestart::Refuse);
+        assert_eq!(read("redis://a").unwrap().after_restart, AfterRestart::Trust);
     }
 
     #[test]
-    fn every_option_is_read() {
+    fn each_option_of_a_url_has_a_setter() {
+        let usual = || Settings::sentinel(["h"], "main").unwrap();
+        let second = Duration::from_secs(1);
+        let ca = || Tls::new().ca(Pem::File("ca".into()));
+        let identity = || Tls::new().identity(Pem::File("cert".into()), Pem::File("key".into()));
         for option in OPTIONS {
-            let mut settings = Settings::of_url("redis://h");
-            let words = ["1s", "1", "on", "trust"];
-            let read = words.map(|word| settings.set(option.name, Value::new("it", word)).is_ok());
-            assert!(read.contains(&true), "{}", option.name);
+            let (value, built) = match option.name {
+                "prefix" => ("p", usual().prefix("p").unwrap()),
+                "timeout" => ("1s", usual().timeout(second).unwrap()),
+                "connect_timeout" => ("1s", usual().connect_timeout(second).unwrap()),
+                "ttl_max" => ("1s", usual().ttl_max(second).unwrap()),
+                "tls" => ("on", usual().tls(Tls::new())),
+                "ca" => ("ca", usual().tls(ca())),
+                "cert" => ("cert&key=key", usual().tls(identity())),
+                "key" => ("key&cert=cert", usual().tls(identity())),
+                "acks" => ("1", usual().acks(1)),
+                "after_restart" => ("refuse", usual().after_restart(AfterRestart::Refuse)),
+                "db" => ("5", usual().database(5)),
+                "user" => ("me&password=p", usual().login("me", "p")),
+                "password" => ("p", usual().password("p")),
+                "sentinel_user" => ("me&sentinel_password=p", usual().sentinel_login("me", "p")),
+                "sentinel_password" => ("p", usual().sentinel_login("", "p")),
+                other => panic!("`{other}` has no setter"),
+            };
+            let url = format!("redis+sentinel://h/main?{}={value}", option.name);
+            assert_eq!(read(&url).unwrap(), built, "{url}");
+            assert_ne!(built, usual(), "{url}");
         }
+    }
+
+    #[test]
+    fn each_kind_of_deployment_has_a_constructor() {
+        for (url, built) in [
+            (
+                "redis://me:p%40ss@h:5/2",
+                Settings::server("h:5").map(|it| it.login("me", "p@ss").database(2)),
+            ),
+            (
+                "rediss://:p@[::1]",
+                Settings::server("[::1]").map(|it| it.password("p").tls(Tls::new())),
+            ),
+            ("redis+unix:///a.sock?db=2", Ok(Settings::socket("/a.sock").database(2))),
+            ("redis+sentinel://a,b:5/main", Settings::sentinel(["a", "b:5"], "main")),
+            ("redis+cluster://a,b:5", Settings::cluster(["a", "b:5"])),
+            ("redlock://a,b:5,c", Settings::redlock(["a", "b:5", "c"])),
+        ] {
+            assert_eq!(read(url).unwrap(), built.unwrap(), "{url}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_value_has_the_same_sentence_in_code_as_in_a_url() {
+        let usual = || Settings::server("h").unwrap();
+        let cluster = || Settings::cluster(["a"]).unwrap();
+        let long = Duration::from_secs(3601);
+        for (url, built) in [
+            ("redis://h:0", Settings::server("h:0")),
+            ("redis+cluster://a,", Settings::cluster(["a", ""])),
+            ("redis://h?prefix=*", usual().prefix("*")),
+            ("redis://h?timeout=0s", usual().timeout(Duration::ZERO)),
+            ("redis://h?connect_timeout=2h", usual().connect_timeout(long)),
+            ("redis://h?ttl_max=2h", usual().ttl_max(long)),
+            ("redis://me@h", Ok(usual().login("me", ""))),
+            ("redis://h?sentinel_password=p", Ok(usual().sentinel_login("", "p"))),
+            ("redis+unix:/a?tls=on", Ok(Settings::socket("/a").tls(Tls::new()))),
+            ("redis+sentinel://a", Settings::sentinel(["a"], "")),
+            ("redis+cluster://a/1", Ok(cluster().database(1))),
+            (
+                "redis+cluster://a?after_restart=refuse",
+                Ok(cluster().after_restart(AfterRestart::Refuse)),
+            ),
+            ("redlock://a,b", Settings::redlock(["a", "b"])),
+            ("redlock://a,b,a", Settings::redlock(["a", "b", "a"])),
+            ("redlock://a,b,c?acks=1", Settings::redlock(["a", "b", "c"]).map(|it| it.acks(1))),
+        ] {
+            let built = built.and_then(|built| built.check()).unwrap_err();
+            assert_eq!(built.to_string(), read(url).unwrap_err().to_string(), "{url}");
+        }
+    }
+
+    #[test]
+    fn no_password_and_no_key_is_printed() {
+        let pem = |text: &str| Pem::Bytes(text.into());
+        let tls = Tls::new().ca(pem("secret")).identity(pem("secret"), pem("secret"));
+        let settings = Settings::server("h").unwrap().login("me", "secret").tls(tls);
+        let settings = settings.sentinel_login("me", "secret");
+        let shown = format!("{settings:?} {settings:#?}");
+        assert!(!shown.contains("secret") && !shown.contains("115"), "{shown}");
     }
 
     #[test]
@@ -286,7 +284,7 @@ mod tests {
                 "rediss://:secret@h?tls=off",
                 "the URL asks for TLS and has `tls=off`: leave one of them out",
             ),
-            ("redis://:secret@h?young=secret", "`young` takes `trust` or `refuse`"),
+            ("redis://:secret@h?after_restart=secret", "`after_restart` takes `trust` or `refuse`"),
             ("redis://:secret@h?acks=-1", "`acks` takes a number from 0 to 65535"),
             ("redis://:secret@h?cert=a", tls),
             (
@@ -303,7 +301,7 @@ mod tests {
             ),
             (
                 "redis+unix:///a?user=secret",
-                "the URL has a user and no password: write user:password@ before the first server, or for a socket give `user` and `password`",
+                "the login has a user and no password: give both, in a URL as user:password@ before the first server, or for a socket as `user` and `password`",
             ),
             (
                 "redis+sentinel://:secret@a,b",
@@ -311,11 +309,11 @@ mod tests {
             ),
             (
                 "redis+cluster://:secret@a/1",
-                "a cluster has no databases but 0: leave the number out of the URL",
+                "a cluster has no databases but 0: leave the number of the database out",
             ),
             (
-                "redis+cluster://:secret@a?young=refuse",
-                "`young=refuse` is not kept on a cluster, whose servers come and go unseen: leave it out",
+                "redis+cluster://:secret@a?after_restart=refuse",
+                "`after_restart=refuse` is not kept on a cluster, whose servers come and go unseen: leave it out",
             ),
             (
                 "redlock://:secret@a,b",

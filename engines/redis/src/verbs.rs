@@ -6,16 +6,16 @@ use redis::{Cmd, Value};
 use tenure_core::{LeaveMode, LeaveOutcome, Place, Ticket, WaitMode};
 
 use crate::body::{self, micros};
-use crate::bundle::Wish;
+use crate::bundle::BatchItem;
 use crate::reply::{alone, numbers, place};
-use crate::script::{KEEP_MS, Scripts, Sign};
+use crate::script::{KEEP_MS, Scripts, VerbTag};
 
 /// The server counts the lives of keys in whole milliseconds, from one that has begun already.
 const ROUNDING_MS: u64 = 1;
 
 /// A join.
 pub(crate) struct Join<'a> {
-    life: Life<'a>,
+    life: TicketArgs<'a>,
     ttl: Duration,
     patience: WaitMode,
 }
@@ -37,11 +37,11 @@ pub(crate) enum Joined {
 
 impl<'a> Join<'a> {
     pub(crate) fn new(name: &'a str, ticket: &Ticket, inbox: &str, patience: WaitMode) -> Self {
-        Self { life: Life::new(name, ticket, inbox), ttl: ticket.ttl, patience }
+        Self { life: TicketArgs::new(name, ticket, inbox), ttl: ticket.ttl, patience }
     }
 
-    pub(crate) fn wish(&self) -> Option<Wish<'_>> {
-        self.life.wish(Sign::Join)
+    pub(crate) fn wish(&self) -> Option<BatchItem<'_>> {
+        self.life.wish(VerbTag::Join)
     }
 
     pub(crate) fn call(&self, scripts: &Scripts) -> Cmd {
@@ -79,7 +79,7 @@ impl<'a> Join<'a> {
 
 /// A renewal.
 pub(crate) struct Renew<'a> {
-    life: Life<'a>,
+    life: TicketArgs<'a>,
     ttl: Duration,
 }
 
@@ -91,11 +91,11 @@ pub(crate) enum Renewed {
 
 impl<'a> Renew<'a> {
     pub(crate) fn new(name: &'a str, ticket: &Ticket, inbox: &str) -> Self {
-        Self { life: Life::new(name, ticket, inbox), ttl: ticket.ttl }
+        Self { life: TicketArgs::new(name, ticket, inbox), ttl: ticket.ttl }
     }
 
-    pub(crate) fn wish(&self) -> Option<Wish<'_>> {
-        self.life.wish(Sign::Renew)
+    pub(crate) fn wish(&self) -> Option<BatchItem<'_>> {
+        self.life.wish(VerbTag::Renew)
     }
 
     pub(crate) fn call(&self, scripts: &Scripts) -> Cmd {
@@ -120,7 +120,7 @@ impl<'a> Renew<'a> {
 }
 
 /// A request that a ticket leaves, or is asked to.
-pub(crate) struct Go {
+pub(crate) struct LeaveCall {
     name: String,
     asks: Vec<u8>,
     manner: &'static str,
@@ -134,7 +134,7 @@ const NOW: &str = "now";
 const OWN: &str = "";
 const OWN_LONG: &str = "long";
 
-impl Go {
+impl LeaveCall {
     pub(crate) fn new(
         name: String,
         ticket: &Ticket,
@@ -155,9 +155,9 @@ impl Go {
         &self.name
     }
 
-    pub(crate) fn wish(&self) -> Option<Wish<'_>> {
+    pub(crate) fn wish(&self) -> Option<BatchItem<'_>> {
         let alone = matches!(self.manner, OWN | OWN_LONG);
-        alone.then(|| Wish::new(Sign::Leave, &self.name, &self.asks, self.manner))
+        alone.then(|| BatchItem::new(VerbTag::Leave, &self.name, &self.asks, self.manner))
     }
 
     pub(crate) fn call(&self, scripts: &Scripts) -> Cmd {
@@ -192,7 +192,7 @@ fn letter(part: &Value) -> Option<&[u8]> {
 }
 
 /// The common part of a join and a renewal.
-struct Life<'a> {
+struct TicketArgs<'a> {
     name: &'a str,
     card: Vec<u8>,
     /// The life of the line's key if this ticket is alone in it.
@@ -200,7 +200,7 @@ struct Life<'a> {
     floor: u64,
 }
 
-impl<'a> Life<'a> {
+impl<'a> TicketArgs<'a> {
     fn new(name: &'a str, ticket: &Ticket, inbox: &str) -> Self {
         let length = micros(ticket.ttl).div_ceil(1000) + ROUNDING_MS + KEEP_MS;
         Self {
@@ -212,8 +212,8 @@ impl<'a> Life<'a> {
     }
 
     /// Returns its part in a bundle, which only a plain ticket has.
-    fn wish(&self, sign: Sign) -> Option<Wish<'_>> {
-        self.is_plain().then(|| Wish::new(sign, self.name, &self.card, &self.length))
+    fn wish(&self, sign: VerbTag) -> Option<BatchItem<'_>> {
+        self.is_plain().then(|| BatchItem::new(sign, self.name, &self.card, &self.length))
     }
 
     /// Returns whether it has no floor.

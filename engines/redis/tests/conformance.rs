@@ -62,7 +62,7 @@ mod redlock {
     use super::*;
 
     const REDLOCK: Deployment = Deployment::of("TENURE_TEST_REDLOCK_URL")
-        .with_options("young=trust")
+        .with_options("after_restart=trust")
         .with_ttl(Duration::from_secs(4));
 
     tenure_conformance::suite!(async || arena(&REDLOCK).await, shared: locks);

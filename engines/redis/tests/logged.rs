@@ -5,10 +5,10 @@ use std::fmt::{Debug, Write as _};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicU16, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tenure_core::Locks;
+use tenure_core::sync::Mutex;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 static LOGGED: Mutex<String> = Mutex::new(String::new());
 
 fn logged() -> String {
-    LOGGED.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    LOGGED.lock().clone()
 }
 
 struct Log;
@@ -57,7 +57,7 @@ struct Line;
 
 impl Visit for Line {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        let mut logged = LOGGED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut logged = LOGGED.lock();
         writeln!(logged, "{field}={value:?}").unwrap();
     }
 }

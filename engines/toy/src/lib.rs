@@ -7,10 +7,11 @@
 mod table;
 
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::event::{Cursor, EventBatch, Scope};
+use tenure_core::sync::Mutex;
 use tenure_core::wake::WakeRegistry;
 use tenure_core::{
     CounterValue, Engine, Guarantees, Key, LeaveMode, LeaveOutcome, Liveness, Place, Result,
@@ -59,7 +60,7 @@ impl ToyStore {
 
     fn table<T>(&self, act: impl FnOnce(&mut Table, u64) -> T) -> T {
         // The time is read under the lock, so that it never goes back from one step to the next.
-        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut table = self.table.lock();
         act(&mut table, self.now())
     }
 }

@@ -67,7 +67,7 @@ impl Table {
         let last = self.sequences.get(key).copied().unwrap_or(0);
         let value = errors::checked_sum(key, last, by)?;
         self.sequences.insert(key.clone(), value);
-        Ok(CounterValue { value, allowed: true, resets_in: None })
+        Ok(CounterValue::of_sequence(value))
     }
 
     pub(crate) fn count(
@@ -87,7 +87,7 @@ impl Table {
         if allowed && by > 0 {
             self.counts.insert(key.clone(), (value, ends));
         }
-        Ok(CounterValue { value, allowed, resets_in: Some(Duration::from_micros(ends - now)) })
+        Ok(CounterValue::new(value, allowed, Some(Duration::from_micros(ends - now))))
     }
 }
 

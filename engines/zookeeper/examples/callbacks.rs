@@ -14,7 +14,7 @@ async fn with_lock<W: Future<Output = ()>>(
     lost: impl FnOnce(Loss),
 ) -> Result<()> {
     let guard = locks.mutex(key).lock().await?;
-    let worked = match guard.run(held(guard.token())).await {
+    let worked = match guard.run(held(guard.token().get())).await {
         Ok(()) => guard.release().await,
         Err(error) => Err(error),
     };

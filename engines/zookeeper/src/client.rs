@@ -2,25 +2,25 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
 use futures_util::future::{OptionFuture, join, join_all};
+use tenure_core::sync::Mutex;
 use tenure_core::{Error, Guarantees, Result, Share, TicketId, served};
 use tenure_kit::{Client, Connection, Link, as_transient};
-use tenure_queue::{Ahead, Free, Front, LineId, Name, Node, SessionId, blockers};
+use tenure_queue::{Ahead, Front, LikelyFree, LineId, Name, Node, Position, SessionId, blockers};
 use tokio::time::sleep;
 use zookeeper_client::{Acl, Acls, CreateMode, Error as Said, Stat};
 
-use crate::driven::together;
 use crate::facts::{self, Facts, Presence};
 use crate::keys::{Child, Keys, Listing, taken, zxid};
 use crate::link::Servers;
+use crate::node_cache::{NodeCache, Read};
 use crate::nodes::Nodes;
-use crate::roll::{Read, Roll};
 use crate::settings::Settings;
 use crate::trouble;
-use crate::wire::Wire;
+use crate::wire::ServerSession;
 
 /// Maximum ttl of a request, in its 31 bits of milliseconds. Servers grant far less.
 const TTL_MAX: Duration = Duration::from_millis(i32::MAX as u64);
@@ -39,10 +39,10 @@ pub struct ZooKeeper {
     pub(crate) acls: Vec<Acl>,
     pub(crate) profile: Guarantees,
     pub(crate) facts: Facts,
-    pub(crate) roll: Roll,
-    pub(crate) free: Free,
+    pub(crate) roll: NodeCache,
+    pub(crate) free: LikelyFree,
     pub(crate) nodes: Nodes,
-    sessions: Mutex<HashMap<SessionId, Arc<Wire>>>,
+    sessions: Mutex<HashMap<SessionId, Arc<ServerSession>>>,
     /// Tickets that join, or whose join was not answered, with their sessions. A ticket that is
     /// removed from it is not sent any more.
     asked: Mutex<HashMap<TicketId, SessionId>>,
@@ -52,6 +52,7 @@ pub struct ZooKeeper {
 
 impl ZooKeeper {
     pub(crate) async fn open(settings: Settings) -> Result<Self> {
+        settings.check()?;
         let (keys, acls) = (Keys::of(&settings.prefix), settings.acls());
         let settings = Arc::new(settings);
         let servers = Servers::new(settings.clone());
@@ -62,10 +63,10 @@ impl ZooKeeper {
             facts::find(&settings, &turn).await?
         };
         let profile = facts::profile(&settings, &facts);
-        let (roll, free, nodes) = (Roll::default(), Free::new(), Nodes::default());
+        let (roll, free, nodes) = (NodeCache::default(), LikelyFree::new(), Nodes::default());
         let (sessions, asked) = (Mutex::default(), Mutex::default());
         let newest = AtomicU64::new(0);
-        let mut this = Self {
+        let this = Self {
             base,
             settings,
             keys,
@@ -81,14 +82,13 @@ impl ZooKeeper {
         };
         this.make_roots().await?;
         // A user without rights is refused now, and not at the first lock.
-        let (written, right) = this.missing_right().await?;
+        let written = this.write_now().await?;
         this.refuse_others(&written).await?;
-        this.profile.warnings.extend(right.map(|right| right.warning(&this)));
         Ok(this)
     }
 
     /// Returns the session that is not for tickets.
-    pub(crate) async fn wire(&self) -> Result<Arc<Wire>> {
+    pub(crate) async fn wire(&self) -> Result<Arc<ServerSession>> {
         let mut connection = self.base.connection().await?;
         // No ticket lives with it, so another one is as good, and is ready sooner.
         let is_deaf = connection.is_silent() || connection.cut_off_for() > CUT_OFF_MAX;
@@ -99,35 +99,30 @@ impl ZooKeeper {
         Ok(Arc::clone(&connection))
     }
 
-    /// Returns whether the caller may send requests itself, without the home runtime.
-    pub(crate) fn is_in_place(&self) -> bool {
-        self.base.current().is_some_and(|wire| wire.is_in_place())
-    }
-
     /// Returns the session with this number, if it is one of this client's; or else the one that is
     /// not for tickets.
-    pub(crate) async fn wire_of(&self, session: SessionId) -> Result<Arc<Wire>> {
+    pub(crate) async fn wire_of(&self, session: SessionId) -> Result<Arc<ServerSession>> {
         match self.session(session).filter(|wire| !wire.is_over()) {
             Some(wire) => Ok(wire),
             None => self.wire().await,
         }
     }
 
-    pub(crate) fn session(&self, session: SessionId) -> Option<Arc<Wire>> {
+    pub(crate) fn session(&self, session: SessionId) -> Option<Arc<ServerSession>> {
         self.sessions().get(&session).cloned()
     }
 
     /// Removes and returns all open sessions.
-    pub(crate) fn take_sessions(&self) -> Vec<Arc<Wire>> {
+    pub(crate) fn take_sessions(&self) -> Vec<Arc<ServerSession>> {
         self.sessions().drain().map(|(_, wire)| wire).collect()
     }
 
-    pub(crate) fn sessions(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<Wire>>> {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn sessions(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<ServerSession>>> {
+        self.sessions.lock()
     }
 
     pub(crate) fn asked(&self) -> MutexGuard<'_, HashMap<TicketId, SessionId>> {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+        self.asked.lock()
     }
 
     /// Returns the last known transaction.
@@ -154,7 +149,7 @@ impl ZooKeeper {
         }
     }
 
-    pub(crate) async fn make_roots_over(&self, wire: &Wire) -> Result<(), Said> {
+    pub(crate) async fn make_roots_over(&self, wire: &ServerSession) -> Result<(), Said> {
         let options = CreateMode::Persistent.with_acls(Acls::new(&self.acls));
         for path in self.keys.roots() {
             let ends = path.match_indices('/').map(|(at, _)| at).skip(1).chain([path.len()]);
@@ -187,19 +182,18 @@ impl ZooKeeper {
 
     /// Lists a line. The listing has all earlier requests of this session, and all requests that
     /// were answered to any client.
-    pub(crate) async fn list(&self, wire: &Wire, line: &LineId) -> Result<Arc<Listing>, Said> {
-        if wire.is_home() {
-            wire.looks.share(line, self.list_alone(wire, line)).await
-        } else {
-            // A caller stops with its runtime, and others would wait for its listing.
-            self.list_alone(wire, line).await.map(Arc::new)
-        }
+    pub(crate) async fn list(
+        &self,
+        wire: &ServerSession,
+        line: &LineId,
+    ) -> Result<Arc<Listing>, Said> {
+        wire.looks.share(line, self.list_alone(wire, line)).await
     }
 
-    async fn list_alone(&self, wire: &Wire, line: &LineId) -> Result<Listing, Said> {
+    async fn list_alone(&self, wire: &ServerSession, line: &LineId) -> Result<Listing, Said> {
         let path = self.keys.line(line);
         let turn = wire.turn().await?;
-        let both = together(|| join(self.sync_over(&turn), turn.get_children(&path)));
+        let both = join(self.sync_over(&turn), turn.get_children(&path));
         let (synced, listed) = wire.in_time(both).await?;
         synced.transpose()?;
         match listed {
@@ -223,11 +217,11 @@ impl ZooKeeper {
         listing
     }
 
-    /// Reads these nodes, and notes them on the roll. Returns `None` for nodes that are gone, or
+    /// Reads these nodes, and caches them. Returns `None` for nodes that are gone, or
     /// are no tickets.
     pub(crate) async fn read(
         &self,
-        wire: &Wire,
+        wire: &ServerSession,
         children: &[Child],
     ) -> Result<Vec<Option<Read>>, Said> {
         Ok(self.read_all(wire, children).await?.0)
@@ -237,14 +231,14 @@ impl ZooKeeper {
     /// keep tickets in another form, which are served like others.
     async fn read_all(
         &self,
-        wire: &Wire,
+        wire: &ServerSession,
         children: &[Child],
     ) -> Result<(Vec<Option<Read>>, Option<u64>), Said> {
         let (mut all, mut unreadable) = (Vec::with_capacity(children.len()), None);
         for some in children.chunks(AT_ONCE) {
             let turn = wire.turn().await?;
             let paths: Vec<_> = some.iter().map(|child| self.keys.ticket(child)).collect();
-            let asked = together(|| join_all(paths.iter().map(|path| turn.get_data(path))));
+            let asked = join_all(paths.iter().map(|path| turn.get_data(path)));
             let answers = wire.in_time(asked).await?;
             for (child, answer) in some.iter().zip(answers) {
                 let read = match answer {
@@ -271,7 +265,7 @@ impl ZooKeeper {
     /// Returns the first tickets of a line, with the data of their nodes.
     pub(crate) async fn front_of(
         &self,
-        wire: &Wire,
+        wire: &ServerSession,
         listing: &Listing,
         most: usize,
     ) -> Result<Front, Said> {
@@ -295,44 +289,48 @@ impl ZooKeeper {
             .filter_map(|(child, read)| read.as_ref().map(|read| read.node_of(child)))
             .collect();
         let total = listing.children.len() - (first.len() - nodes.len());
-        Ok(Front { nodes, total, at: listing.at, unreadable, ahead: None })
+        Ok(Front { nodes, total, at: listing.at, unreadable })
     }
 
     /// Returns whether it is watched over this session without a report. Then nothing has happened
     /// to it up to the last answer.
-    pub(crate) fn is_watched(&self, wire: &Wire, read: &Read) -> bool {
+    pub(crate) fn is_watched(&self, wire: &ServerSession, read: &Read) -> bool {
         wire.watches.has(&self.keys.ticket(&read.child), read.node.version)
     }
 
-    /// Returns a ticket, with those ahead that keep it out: of the others, the names are enough.
-    /// Without a ticket, returns the front for a ticket that would join now.
-    pub(crate) async fn front_for(
+    /// Returns a ticket, if it is still there, and its place. Of the tickets ahead that do not keep
+    /// it out, the names are enough.
+    pub(crate) async fn position_of(
         &self,
-        wire: &Wire,
+        wire: &ServerSession,
         listing: &Listing,
-        whose: Option<&Child>,
-    ) -> Result<Front, Said> {
-        let before = whose.map_or(&listing.children[..], |own| listing.before(own));
-        let mut before: Vec<&Child> = before.iter().collect();
-        let (total, at) = (listing.children.len(), listing.at);
+        own: &Child,
+    ) -> Result<(Option<Node>, Position), Said> {
+        let (at, has_base) = (listing.at, listing.has_base);
+        let Ok(share) = Share::new(own.takes, own.name.of) else {
+            return Ok((None, Position::first(at)));
+        };
+        let mut before: Vec<&Child> = listing.before(own).iter().collect();
         loop {
             let (count, taken) = (before.len(), taken(before.iter().copied()));
             // A ticket that is not read may be gone.
-            let ahead = Ahead { count, taken, behind: 0 };
-            let mut children = whose.map_or(Vec::new(), |own| keep_out(&before, ahead.taken, own));
+            let ahead = Ahead { count, taken, nearest: 0 };
+            let mut children = keep_out(&before, taken, share);
             let keepers = children.len();
-            children.extend(whose.cloned());
-            let part = Listing { children, at, has_base: listing.has_base };
-            let front = self.front_of(wire, &part, part.children.len()).await?;
+            children.push(own.clone());
+            let part = Listing { children, has_base, at };
+            let mut front = self.front_of(wire, &part, part.children.len()).await?;
             let is_there = |child: &Child| front.nodes.iter().any(|node| node.name == child.name);
             let gone: Vec<&Child> =
                 part.children[..keepers].iter().filter(|child| !is_there(child)).collect();
             if gone.is_empty() {
-                return Ok(Front { total, ahead: Some(ahead), ..front });
+                let node = front.nodes.pop_if(|node| node.name == own.name);
+                let nearest = front.nodes.into_iter().rev();
+                return Ok((node, Position::new(at, ahead, nearest, share)));
             }
             // The unreadable ticket may keep this one out. If this one is not there, that does not
             // matter.
-            if front.unreadable.is_some() && whose.is_some_and(is_there) {
+            if front.unreadable.is_some() && is_there(own) {
                 return Err(trouble::UNREADABLE_TICKET);
             }
             // A ticket that left between two answers keeps none out.
@@ -340,8 +338,12 @@ impl ZooKeeper {
         }
     }
 
-    /// Returns a ticket, from the roll or from the server; `None` if it is out.
-    pub(crate) async fn find(&self, wire: &Wire, name: &Name) -> Result<Option<Read>, Said> {
+    /// Returns a ticket, from the cache or from the server; `None` if it is out.
+    pub(crate) async fn find(
+        &self,
+        wire: &ServerSession,
+        name: &Name,
+    ) -> Result<Option<Read>, Said> {
         if let Some(read) = self.roll.get(&name.line, name.id) {
             return Ok(Some(read));
         }
@@ -352,12 +354,13 @@ impl ZooKeeper {
     }
 
     /// Opens a session for tickets of this ttl.
-    pub(crate) async fn open_session(&self, ttl: Duration) -> Result<Arc<Wire>> {
+    pub(crate) async fn open_session(&self, ttl: Duration) -> Result<Arc<ServerSession>> {
         // Without a connection of this one, another would have none either.
         let base = self.wire().await?;
         drop(base.turn().await.map_err(|said| self.said(&said))?);
         let (settings, life) = (self.settings.clone(), self.facts.life_for(ttl).min(TTL_MAX));
-        let opening = self.base.home().spawn(async move { Wire::open(&settings, life).await });
+        let opening =
+            self.base.home().spawn(async move { ServerSession::open(&settings, life).await });
         let opened = opening.await.map_err(|_| trouble::silence(&self.settings))?;
         let wire = opened.map_err(as_transient)?;
         let granted = wire.granted();
@@ -377,7 +380,7 @@ impl ZooKeeper {
 async fn first_connection(
     base: &Link<Servers>,
     settings: &Settings,
-) -> Result<Arc<Connection<Arc<Wire>>>> {
+) -> Result<Arc<Connection<Arc<ServerSession>>>> {
     let began = Instant::now();
     loop {
         let error = match base.connection().await {
@@ -397,8 +400,7 @@ async fn first_connection(
 }
 
 /// Returns the few earlier tickets for which a ticket has to wait, in their order.
-fn keep_out(before: &[&Child], taken: u64, own: &Child) -> Vec<Child> {
-    let Ok(share) = Share::new(own.takes, own.name.of) else { return Vec::new() };
+fn keep_out(before: &[&Child], taken: u64, share: Share) -> Vec<Child> {
     if served(taken, share) {
         return Vec::new();
     }

@@ -5,17 +5,16 @@ use std::time::Instant;
 use futures_util::future::{OptionFuture, join};
 use tenure_core::{Error, LINE_TICKETS_MAX, Loss, Result, served};
 use tenure_queue::{
-    Door, Enter, Entered, Name, Node, Register, Remove, Removed, SessionId, Written,
+    Enter, Entered, Name, Node, Precondition, Register, Remove, Removed, SessionId, Written,
 };
 use zookeeper_client::{Acls, CreateMode, Error as Said, MultiWriteResult};
 
 use crate::client::ZooKeeper;
-use crate::driven::together;
 use crate::keys::{Child, Listing, taken, zxid};
+use crate::node_cache::Read;
 use crate::put::Put;
-use crate::roll::Read;
 use crate::trouble;
-use crate::wire::Wire;
+use crate::wire::ServerSession;
 
 /// Maximum bytes of the paths of all nodes of a session. The default of `jute.maxbuffer` is
 /// 1,048,575.
@@ -46,11 +45,11 @@ impl ZooKeeper {
         };
         if !entered.as_ref().is_err_and(Error::is_retryable) {
             self.asked().remove(&name.id);
-            if !matches!(entered, Ok(Entered::In { .. })) {
+            if !matches!(entered, Ok(Entered::In { .. } | Entered::Existing(_))) {
                 self.nodes.forget(name.id);
             }
         }
-        if let Ok(Entered::In { node, fresh: true, .. }) = &entered {
+        if let Ok(Entered::In { node, .. }) = &entered {
             self.refuse_older(node, newest).await?;
         }
         entered
@@ -83,17 +82,17 @@ impl ZooKeeper {
 
     async fn come_in_over(
         &self,
-        wire: &Wire,
+        wire: &ServerSession,
         enter: &Enter<'_>,
         ticket: &Node,
         was_asked: bool,
     ) -> Result<Entered, Said> {
         let (name, share) = (enter.name, ticket.ticket.share);
-        let is_open = enter.door == Door::Open;
+        let is_open = enter.precondition == Precondition::SameCapacity;
         if !is_open || was_asked {
             let listing = self.list(wire, &name.line).await?;
             if let Some(child) = listing.find(name.id) {
-                return self.is_in(wire, &listing, child).await;
+                return self.is_in(wire, child).await;
             }
             if !is_open && !served(taken(&listing.children), share) {
                 return self.is_out(wire, enter, &listing).await;
@@ -112,13 +111,13 @@ impl ZooKeeper {
     /// Returns where a ticket stands whose node was made, or removes it.
     async fn stand(
         &self,
-        wire: &Wire,
+        wire: &ServerSession,
         enter: &Enter<'_>,
         ticket: &Node,
         put: Put,
     ) -> Result<Entered, Said> {
         let (name, share) = (enter.name, ticket.ticket.share);
-        let is_open = enter.door == Door::Open;
+        let is_open = enter.precondition == Precondition::SameCapacity;
         let Put { own, created, listing } = put;
         let listing = listing?;
         if own.order() > TAIL_MAX {
@@ -128,7 +127,7 @@ impl ZooKeeper {
         if let Some(first) = listing.find(name.id).filter(|first| first.tail != own.tail) {
             // An earlier create succeeded after all.
             self.take_back(wire, &own).await?;
-            return self.is_in(wire, &listing, first).await;
+            return self.is_in(wire, first).await;
         }
         let base = self.base_of(wire, &name.line, &listing).await?;
         let is_mixed = listing.children.first().is_some_and(|first| first.name.of != name.of);
@@ -142,39 +141,33 @@ impl ZooKeeper {
         (node.created, node.version) = (created, created);
         let (child, at) = (own.clone(), Instant::now());
         self.roll.put(Read { child, node: node.clone(), changes: 0, at });
-        let front = self.front_for(wire, &listing, Some(&own)).await?;
-        Ok(Entered::In { node, front, fresh: true })
+        let (_, position) = self.position_of(wire, &listing, &own).await?;
+        Ok(Entered::In { node, position, total: listing.children.len() })
     }
 
     /// Returns the outcome for a ticket that was there before.
-    async fn is_in(&self, wire: &Wire, listing: &Listing, child: &Child) -> Result<Entered, Said> {
+    async fn is_in(&self, wire: &ServerSession, child: &Child) -> Result<Entered, Said> {
         let mut read = self.read(wire, std::slice::from_ref(child)).await?;
-        let front = self.front_for(wire, listing, Some(child)).await?;
-        match read.pop().flatten() {
-            Some(read) => Ok(Entered::In { node: read.node_of(child), front, fresh: false }),
-            // It left between two answers.
-            None => Ok(Entered::Again),
-        }
+        let existing = read.pop().flatten().map(|read| Entered::Existing(read.node_of(child)));
+        // Without a node, it left between two answers.
+        Ok(existing.unwrap_or(Entered::Again))
     }
 
     async fn is_out(
         &self,
-        wire: &Wire,
+        wire: &ServerSession,
         enter: &Enter<'_>,
         listing: &Listing,
     ) -> Result<Entered, Said> {
-        let mut front = self.front_for(wire, listing, None).await?;
-        // The answer has a ticket of another capacity, too.
-        let mixed = listing.children.iter().find(|child| child.name.of != enter.name.of);
-        let mixed = self.read(wire, mixed.map(std::slice::from_ref).unwrap_or_default()).await?;
-        front.nodes.extend(mixed.into_iter().flatten().map(|read| read.node));
+        let mut capacities = listing.children.iter().map(|child| child.name.of);
+        let other_capacity = capacities.find(|of| *of != enter.name.of);
         let base = self.base_of(wire, &enter.name.line, listing).await?;
-        Ok(Entered::Out { front, base })
+        Ok(Entered::Out { at: listing.at, taken: taken(&listing.children), other_capacity, base })
     }
 
     async fn base_of(
         &self,
-        wire: &Wire,
+        wire: &ServerSession,
         line: &tenure_queue::LineId,
         listing: &Listing,
     ) -> Result<Written, Said> {
@@ -184,7 +177,7 @@ impl ZooKeeper {
         self.written(wire, &Register::Base(line.clone())).await
     }
 
-    async fn take_back(&self, wire: &Wire, own: &Child) -> Result<(), Said> {
+    async fn take_back(&self, wire: &ServerSession, own: &Child) -> Result<(), Said> {
         let turn = wire.turn().await?;
         match wire.in_time(turn.delete(&self.keys.ticket(own), None)).await? {
             Ok(()) | Err(Said::NoNode) => Ok(()),
@@ -208,7 +201,7 @@ impl ZooKeeper {
         }
     }
 
-    async fn wait_out_over(&self, wire: &Wire, name: &Name) -> Result<Option<Node>, Said> {
+    async fn wait_out_over(&self, wire: &ServerSession, name: &Name) -> Result<Option<Node>, Said> {
         let listing = self.list(wire, &name.line).await?;
         let mut own = listing.children.iter().filter(|child| child.name.id == name.id);
         let Some(first) = own.next() else { return Ok(None) };
@@ -225,7 +218,11 @@ impl ZooKeeper {
         removed.map_err(|said| self.said(&said))
     }
 
-    async fn take_out_over(&self, wire: &Wire, remove: &Remove<'_>) -> Result<Removed, Said> {
+    async fn take_out_over(
+        &self,
+        wire: &ServerSession,
+        remove: &Remove<'_>,
+    ) -> Result<Removed, Said> {
         let Remove { node, provided, front, .. } = *remove;
         let absent = Removed { gone: false, front: None };
         let (line, id) = (&node.name.line, node.name.id);
@@ -245,12 +242,10 @@ impl ZooKeeper {
         if read.node.ticket.share.take() < read.child.asked {
             both.add_delete(&self.keys.less(&node.name, read.node.ticket.share.take()), None)?;
         }
-        let all = together(|| {
-            let plain: OptionFuture<_> = is_plain.then(|| turn.delete(&path, None)).into();
-            let several: OptionFuture<_> = (!is_plain).then(|| both.commit()).into();
-            let list: OptionFuture<_> = front.map(|_| turn.get_children(&line_path)).into();
-            join(join(plain, several), list)
-        });
+        let plain: OptionFuture<_> = is_plain.then(|| turn.delete(&path, None)).into();
+        let several: OptionFuture<_> = (!is_plain).then(|| both.commit()).into();
+        let list: OptionFuture<_> = front.map(|_| turn.get_children(&line_path)).into();
+        let all = join(join(plain, several), list);
         let ((plain, several), listed) = wire.in_time(all).await?;
         // The read below takes another turn, and a caller that waits for one must not keep one.
         drop(turn);
@@ -285,7 +280,7 @@ impl ZooKeeper {
     /// Returns the comparison that these nodes are unchanged; `None` if one is not.
     async fn unchanged(
         &self,
-        wire: &Wire,
+        wire: &ServerSession,
         nodes: &[Node],
     ) -> Result<Option<Vec<(String, i32)>>, Said> {
         let mut checks = Vec::with_capacity(nodes.len());
@@ -315,7 +310,7 @@ impl ZooKeeper {
 
     async fn rewrite_over(
         &self,
-        wire: &Wire,
+        wire: &ServerSession,
         node: &Node,
         body: &[u8],
     ) -> Result<Option<Node>, Said> {

@@ -12,28 +12,24 @@ use tokio::time::timeout;
 use zookeeper_client::Client;
 
 use crate::settings::Settings;
-use crate::{tls, trouble};
+#[cfg(feature = "tls")]
+use crate::tls;
+use crate::trouble;
 
 /// Time limit for a server's report about itself. Some servers refuse it.
 const WORD_MAX: Duration = Duration::from_millis(500);
 /// Commands for a server's version, and for its settings.
 const SRVR: &[u8] = b"srvr";
 const CONF: &[u8] = b"conf";
-/// Names of settings.
-const SESSION_MIN: &str = "minSessionTimeout";
-const TICK: &str = "tickTime";
+/// The setting for the tick of a server.
+const TICK: &str = "tickTime=";
 /// Default tick of servers.
 const TICK_USUAL: Duration = Duration::from_secs(3);
 /// The first command with one letter more: with fewer than five, a server does not detect whether
 /// they are TLS.
 const KNOCK: &[u8] = b"srvr\n";
-/// The minimum life of sessions that the README advises. A longer one is worth a warning.
-const ADVISED: Duration = Duration::from_secs(2);
 /// Maximum bytes of a report.
 const BYTES_MAX: u64 = 64 * 1024;
-
-/// Maximum bytes of a version.
-const VERSION_BYTES_MAX: usize = 32;
 
 /// Returns the time limit of a report. With TLS it is that of a connection: a server that has just
 /// started takes a second over its first one.
@@ -44,12 +40,10 @@ fn word_max(settings: &Settings) -> Duration {
 /// The results.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Facts {
-    /// The version, if a server reports it.
-    pub(crate) version: Option<String>,
+    /// A server reports its version. Another program may speak ZooKeeper's protocol.
+    pub(crate) is_known: bool,
     /// There are several servers, and one of them leads.
     pub(crate) is_ensemble: bool,
-    /// The minimum life of a session without a sign of life, if a server reports it.
-    pub(crate) session_min: Option<Duration>,
     /// The servers' tick, if one reports it.
     pub(crate) tick: Option<Duration>,
 }
@@ -91,15 +85,14 @@ pub(crate) async fn find(settings: &Settings, client: &Client) -> Result<Facts> 
                 settings.whom()
             )));
         }
-        if let Some(version) = version(&said) {
-            let conf =
-                timeout(within, ask(settings, server, CONF)).await.ok().and_then(io::Result::ok);
-            let set_to = |name| conf.as_deref().and_then(|conf| time(conf, name));
-            facts.version.get_or_insert_with(|| version.to_owned());
-            (facts.session_min, facts.tick) = (set_to(SESSION_MIN), set_to(TICK));
+        if said.contains("version: ") {
+            facts.is_known = true;
+            if let Ok(Ok(conf)) = timeout(within, ask(settings, server, CONF)).await {
+                facts.tick = tick(&conf);
+            }
         }
         // Another server may report what this one does not.
-        if facts.version.is_some() && (facts.tick.is_some() || !is_ensemble) {
+        if facts.is_known && (facts.tick.is_some() || !is_ensemble) {
             break;
         }
     }
@@ -140,7 +133,10 @@ pub(crate) async fn presence(settings: &Settings) -> Result<Presence> {
                     Ok(Presence::Mute)
                 }
                 Ok(_) => Ok(Presence::There),
+                #[cfg(feature = "tls")]
                 Err(error) => tls::refuse(server, &error).map(|()| Presence::Mute),
+                #[cfg(not(feature = "tls"))]
+                Err(_) => Ok(Presence::Mute),
             }
         };
         match timeout(word_max(settings), knock).await.unwrap_or(Ok(Presence::Absent)) {
@@ -177,45 +173,22 @@ pub(crate) fn profile(settings: &Settings, facts: &Facts) -> Guarantees {
 
 fn warnings(settings: &Settings, facts: &Facts) -> Vec<String> {
     let mut warnings = Vec::new();
-    match facts.version.as_deref() {
-        None => warnings.push(
-            "ZooKeeper does not say its version: let it answer `srvr` (4lw.commands.whitelist), so that what only speaks its language is told apart".into(),
-        ),
-        Some(version) if !is_known(version) => warnings.push(format!(
-            "ZooKeeper {version} is not known to Tenure, which is made for 3.5 to 3.9"
-        )),
-        Some(_) => {}
-    }
-    if facts.is_ensemble && settings.servers.len() == 1 {
+    if !facts.is_known {
         warnings.push(
-            "the URL names only one server of an ensemble of ZooKeeper: while that one is down, no lock can be taken. Name them all".into(),
+            "ZooKeeper does not report its version, so another program with its protocol is not refused: let it answer `srvr` (4lw.commands.whitelist)".into(),
         );
-    }
-    let least = facts.life_for(facts.session_min.unwrap_or_default());
-    if least > ADVISED {
-        warnings.push(format!(
-            "a session of ZooKeeper lives for {least:?} at least here (minSessionTimeout, and twice tickTime in an ensemble): a shorter ttl is raised to that, and a lock whose holder dies is free that much later"
-        ));
     }
     if facts.is_ensemble && facts.tick.is_none() {
         warnings.push(
-            "ZooKeeper does not say its tickTime: only half of each ttl can be counted on. Let it answer `conf` (4lw.commands.whitelist)".into(),
+            "ZooKeeper does not report its tickTime, so a lock relies on half of its ttl only: let it answer `conf` (4lw.commands.whitelist)".into(),
         );
     }
-    if !facts.is_ensemble {
-        warnings.push("ZooKeeper runs alone here: nothing is locked while it is down".into());
-        if settings.servers.len() > 1 {
-            warnings.push(
-                "the URL names several servers, and the one that answered runs alone: another one that cannot be reached now may give the same locks to others. Name one".into(),
-            );
-        }
+    if !facts.is_ensemble && settings.servers.len() > 1 {
+        warnings.push(
+            "the URL names several servers, and the one that answered runs alone: another one that cannot be reached now may give the same locks to others. Name one".into(),
+        );
     }
     warnings
-}
-
-fn is_known(version: &str) -> bool {
-    let mut parts = version.split('.').map(|part| part.parse::<u32>().ok());
-    matches!((parts.next(), parts.next()), (Some(Some(3)), Some(Some(5..=9))))
 }
 
 fn has_servers(config: &[u8]) -> bool {
@@ -231,16 +204,18 @@ async fn reach(server: &Address) -> io::Result<TcpStream> {
     TcpStream::connect((server.name.as_str(), server.port)).await
 }
 
+#[cfg_attr(not(feature = "tls"), expect(unused_variables, reason = "TLS needs them"))]
 async fn said(
     settings: &Settings,
     server: &Address,
     stream: TcpStream,
     word: &[u8],
 ) -> io::Result<String> {
-    match &settings.tls {
-        None => answered(stream, word).await,
-        Some(files) => answered(tls::secured(stream, files, server).await?, word).await,
+    #[cfg(feature = "tls")]
+    if let Some(tls) = &settings.tls {
+        return answered(crate::tls::secured(stream, tls, server).await?, word).await;
     }
+    answered(stream, word).await
 }
 
 async fn answered(
@@ -258,17 +233,9 @@ async fn answered(
     String::from_utf8(said).map_err(io::Error::other)
 }
 
-fn version(said: &str) -> Option<&str> {
-    let rest = said.split_once("version: ")?.1;
-    let version = rest.split(['-', ',', '\n']).next().map(str::trim)?;
-    // The version is shown to people, and any program may answer there.
-    let is_plain = version.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'.');
-    (is_plain && (1..=VERSION_BYTES_MAX).contains(&version.len())).then_some(version)
-}
-
-/// Reads a setting, if the server reports it: `conf` may be disabled.
-fn time(conf: &str, name: &str) -> Option<Duration> {
-    let ms = conf.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='))?;
+/// Reads the tick from a report of settings: `conf` may be disabled.
+fn tick(conf: &str) -> Option<Duration> {
+    let ms = conf.lines().find_map(|line| line.strip_prefix(TICK))?;
     ms.trim().parse().ok().map(Duration::from_millis)
 }
 
@@ -277,34 +244,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_version_is_read_from_what_a_server_says_of_itself() {
-        let said = "Zookeeper version: 3.8.0-1, built on 2022-02-25\nLatency min/avg/max: 0/0/0\n";
-        assert_eq!(version(said), Some("3.8.0"));
-        assert_eq!(
-            version("This command is not executed because it is not in the whitelist."),
-            None
-        );
-        for other in ["\u{1b}[31m3.8.0", &"3".repeat(VERSION_BYTES_MAX + 1), ""] {
-            assert_eq!(version(&format!("version: {other}\n")), None, "{other:?}");
-        }
-        assert!(is_known("3.8.0") && !is_known("3.4.14") && !is_known("4.0.0"));
-    }
-
-    #[test]
-    fn a_ttl_that_is_raised_is_a_warning() {
-        let conf = "tickTime=2000\nminSessionTimeout=2000\nmaxSessionTimeout=40000\n";
-        assert_eq!(time(conf, SESSION_MIN), Some(Duration::from_secs(2)));
-        assert_eq!(time("conf is not executed because it is not in the whitelist.", TICK), None);
-        let (least, tick) = (time(conf, SESSION_MIN), time(conf, TICK));
-        let warned = |session_min: Option<Duration>, tick: Option<Duration>| {
-            let version = Some("3.8.0".into());
-            let facts = Facts { version, is_ensemble: true, session_min, tick };
-            warnings(&crate::url::read("zookeeper://a,b,c").unwrap(), &facts).join(" ")
-        };
-        assert!(warned(least, tick).contains("lives for 4s"), "two ticks");
-        assert_eq!(warned(least, tick.map(|tick| tick / 2)), "");
-        assert!(warned(least.map(|least| least * 3), tick).contains("lives for 6s"), "what is set");
-        assert!(warned(None, None).contains("Let it answer `conf`"));
+    fn a_tick_is_read_from_the_settings_of_a_server() {
+        let conf = "clientPort=2181\ntickTime=2000\nminSessionTimeout=4000\n";
+        assert_eq!(tick(conf), Some(Duration::from_secs(2)));
+        assert_eq!(tick("conf is not executed because it is not in the whitelist."), None);
     }
 
     #[test]
@@ -336,16 +279,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_set_up_is_said() {
-        let count = |url: &str, version: Option<&str>, is_ensemble| {
-            let (version, session_min) = (version.map(str::to_owned), Some(Duration::from_secs(1)));
-            let facts = Facts { version, is_ensemble, session_min, tick: session_min };
-            warnings(&crate::url::read(url).unwrap(), &facts).len()
+    fn a_warning_names_each_thing_that_weakens_a_promise() {
+        let warned = |url: &str, is_known, is_ensemble, tick: Option<Duration>| {
+            let facts = Facts { is_known, is_ensemble, tick };
+            warnings(&Settings::from_url(url).unwrap(), &facts)
         };
-        assert_eq!(count("zookeeper://a,b,c", Some("3.8.0"), true), 0);
-        assert_eq!(count("zookeeper://a", Some("3.8.0"), true), 1);
-        assert_eq!(count("zookeeper://a", None, false), 2);
-        assert_eq!(count("zookeeper://a,b", Some("3.8.0"), false), 2);
-        assert_eq!(count("zookeeper://a,b,c", Some("3.4.14"), true), 1);
+        let (tick, none) = (Some(Duration::from_secs(1)), Vec::<String>::new());
+        assert_eq!(warned("zookeeper://a,b,c", true, true, tick), none);
+        assert_eq!(warned("zookeeper://a", true, false, None), none);
+        assert!(warned("zookeeper://a", false, false, None)[0].contains("answer `srvr`"));
+        assert!(warned("zookeeper://a", true, true, None)[0].contains("answer `conf`"));
+        assert!(warned("zookeeper://a,b", true, false, None)[0].contains("Name one"));
     }
 }

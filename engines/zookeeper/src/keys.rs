@@ -6,7 +6,7 @@
 //! PREFIX/v1/t/LINE/less-TICKET-TAKE             the ticket takes less now: ephemeral, too
 //! PREFIX/v1/t/LINE/base                         what is added to the line's numbers
 //! PREFIX/v1/c/LINE                              the line's sequence
-//! PREFIX/v1/now                                 written for the current transaction, and as a sign of life
+//! PREFIX/v1/now                                 written for the present transaction, and to renew
 //! ```
 //!
 //! The names have all that decides which tickets are served, so that one listing of a line is

@@ -40,40 +40,35 @@
 //! | file | contents |
 //! |---|---|
 //! | `lib` | the entry points; nothing else is needed to use the engine |
-//! | `description`, `url`, `settings` | the engine's description, its URLs and its options |
+//! | `description`, `url`, `settings` | the engine's description, its URLs and its settings |
 //! | `wire`, `signs`, `link` | a session, its signs of life, and the session that is not for tickets |
-//! | `tls`, `no_tls` | the way to the servers by TLS, and the error without that feature |
-//! | `driven`, `life` | the task of a session, the threads that drive it, and its end |
+//! | `tls` | the way to the servers by TLS, with that feature |
+//! | `task` | the client crate's task of a session, and its end |
 //! | `looks`, `watches` | what the callers of one session share |
 //! | `client`, `store`, `entry`, `put`, `used` | one client, and the contract of a queue, filled in |
-//! | `keys`, `roll` | the names of nodes, and a cache of tickets |
+//! | `keys`, `node_cache` | the names of nodes, and a cache of tickets |
 //! | `nodes` | the count of nodes of each session |
 //! | `still_held` | guarded writes: a check for a `multi` of one's own |
-//! | `facts`, `rights`, `others` | a start-up check: guarantees, warnings, servers of two ensembles |
+//! | `facts`, `others` | a start-up check: guarantees, warnings, servers of two ensembles |
 //! | `trouble` | errors, as sentences |
 
 mod client;
 mod description;
-mod driven;
 mod entry;
 mod facts;
 mod keys;
-mod life;
 mod link;
 mod looks;
+mod node_cache;
 mod nodes;
 mod others;
 mod put;
-mod rights;
-mod roll;
 mod settings;
 mod signs;
 mod still_held;
 mod store;
+mod task;
 #[cfg(feature = "tls")]
-mod tls;
-#[cfg(not(feature = "tls"))]
-#[path = "no_tls.rs"]
 mod tls;
 mod trouble;
 mod url;
@@ -82,36 +77,32 @@ mod watches;
 mod wire;
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use tenure_core::layers::{OnRuntime, Retry};
+use tenure_core::layers::{OnRuntime, Retries};
 use tenure_core::{BackgroundRuntime, Locks, Result, Runtime};
 use tenure_queue::Queue;
 
-use crate::wire::IN_PLACE_MAX;
-
 pub use client::ZooKeeper;
 pub use description::DESCRIPTION;
+pub use settings::{AclOwner, Settings};
 pub use still_held::StillHeld;
+pub use tenure_kit::tls::{Pem, Tls};
 
-/// Maximum retries of a verb whose answer is lost, with a pause that doubles each time. Together
+/// Retries of a verb whose answer is lost. Together
 /// they outlast an election.
-const RETRIES: u32 = 6;
-const RETRY_PAUSE: Duration = Duration::from_millis(50);
+const RETRIES: Retries = Retries::times(6);
 
 /// Returns the locks of the ensemble that this URL names: `zookeeper://H1,H2,H3/CHROOT`.
 ///
 /// User and password stand before the hosts: `zookeeper://user:password@host`. The options are in
-/// the README.
+/// the README. [`Settings`] are the same in code.
 ///
 /// # Errors
 ///
 /// `Invalid` for a URL that is wrong, `Unavailable` if no server can be reached, and `Rejected` if
 /// the servers refuse this client.
 pub async fn connect(url: impl AsRef<str>) -> Result<Locks> {
-    let host: Arc<dyn Runtime> = Arc::new(BackgroundRuntime::for_drivers());
-    let engine = engine(url.as_ref(), host.clone()).await?;
-    Ok(Locks::on(Retry::new(engine, host.clone(), RETRIES, RETRY_PAUSE), host))
+    Settings::from_url(url)?.connect().await
 }
 
 /// Returns the engine alone, which lives on `host`.
@@ -120,11 +111,20 @@ pub async fn connect(url: impl AsRef<str>) -> Result<Locks> {
 ///
 /// As [`connect()`].
 pub async fn engine(url: &str, host: Arc<dyn Runtime>) -> Result<OnRuntime<Queue<ZooKeeper>>> {
-    let settings = url::read(url)?;
+    engine_with(Settings::from_url(url)?, host).await
+}
+
+async fn open(settings: Settings) -> Result<Locks> {
+    let host: Arc<dyn Runtime> = Arc::new(BackgroundRuntime::for_drivers());
+    let engine = engine_with(settings, host.clone()).await?;
+    Ok(Locks::with_retries(engine, host, RETRIES))
+}
+
+async fn engine_with(
+    settings: Settings,
+    host: Arc<dyn Runtime>,
+) -> Result<OnRuntime<Queue<ZooKeeper>>> {
     let signs = host.clone();
     let opening = async move { Ok(Queue::new(ZooKeeper::open(settings).await?, signs)) };
-    let hosted = OnRuntime::make(host, opening).await?;
-    // The caller sends its request itself. Events arrive on the home runtime.
-    let hosted = hosted.in_place_where(|queue| queue.store().is_in_place(), IN_PLACE_MAX);
-    Ok(hosted.waits_on_host())
+    OnRuntime::make(host, opening).await
 }

@@ -7,7 +7,7 @@ use tenure_core::Result;
 use tenure_kit::{ConnectContext, Server};
 
 use crate::settings::Settings;
-use crate::wire::Wire;
+use crate::wire::ServerSession;
 
 /// Its ttl as a multiple of `timeout`.
 const LIVES: u32 = 5;
@@ -24,9 +24,9 @@ impl Servers {
 }
 
 impl Server for Servers {
-    type Open = Arc<Wire>;
+    type Open = Arc<ServerSession>;
 
-    async fn open(&self, _opening: &ConnectContext) -> Result<Arc<Wire>> {
-        Wire::open(&self.settings, self.settings.timeout * LIVES).await
+    async fn open(&self, _opening: &ConnectContext) -> Result<Arc<ServerSession>> {
+        ServerSession::open(&self.settings, self.settings.timeout * LIVES).await
     }
 }

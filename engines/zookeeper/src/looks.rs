@@ -3,10 +3,12 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use tenure_queue::LineId;
 use tokio::sync::Mutex as AsyncMutex;
+
+use tenure_core::sync::Mutex;
 
 use crate::keys::Listing;
 
@@ -42,7 +44,7 @@ impl Looks {
     }
 
     fn lines(&self) -> MutexGuard<'_, HashMap<LineId, Arc<Turns>>> {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+        self.lines.lock()
     }
 }
 

@@ -2,9 +2,10 @@
 //! servers fail if they are too many.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 
 use tenure_core::TicketId;
+use tenure_core::sync::Mutex;
 use tenure_queue::SessionId;
 
 /// The nodes of all tickets of this client that are in their lines, or may be.
@@ -66,7 +67,7 @@ impl Nodes {
     }
 
     fn lock(&self) -> MutexGuard<'_, All> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

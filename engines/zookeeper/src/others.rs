@@ -13,7 +13,7 @@ use zookeeper_client::Stat;
 use crate::client::ZooKeeper;
 use crate::settings::Settings;
 use crate::trouble;
-use crate::wire::Wire;
+use crate::wire::ServerSession;
 
 /// Time for which a new client waits for the servers that it does not use.
 const WITHIN: Duration = Duration::from_millis(500);
@@ -43,7 +43,7 @@ impl ZooKeeper {
 /// Returns this server's state of a node, which may not exist; `None` if it does not answer.
 async fn look(settings: &Settings, server: &Address, path: &str) -> Option<Option<Stat>> {
     let alone = Settings { servers: vec![server.clone()], ..settings.clone() };
-    let wire = Wire::open(&Arc::new(alone), LIFE).await.ok()?;
+    let wire = ServerSession::open(&Arc::new(alone), LIFE).await.ok()?;
     let turn = wire.turn().await.ok()?;
     // A server of an ensemble may be behind.
     turn.sync(path).await.ok()?;

@@ -5,9 +5,8 @@ use tenure_queue::{Enter, Name, Node};
 use zookeeper_client::{Acls, CreateMode, Error as Said, MultiWriteResult, Stat};
 
 use crate::client::ZooKeeper;
-use crate::driven::together;
 use crate::keys::{Child, Listing, zxid};
-use crate::wire::Wire;
+use crate::wire::ServerSession;
 
 /// Maximum retries of a join whose line was removed meanwhile.
 const ATTEMPTS_MAX: u32 = 8;
@@ -41,7 +40,7 @@ impl ZooKeeper {
     /// Makes the node, and lists its line. Makes the line itself if it does not exist.
     pub(crate) async fn put(
         &self,
-        wire: &Wire,
+        wire: &ServerSession,
         enter: &Enter<'_>,
         ticket: &Node,
     ) -> Result<Put, Said> {
@@ -72,7 +71,12 @@ impl ZooKeeper {
     }
 
     /// Makes the node, and lists the line after that, in one round trip.
-    async fn put_among(&self, wire: &Wire, enter: &Enter<'_>, ticket: &Node) -> Result<Made, Said> {
+    async fn put_among(
+        &self,
+        wire: &ServerSession,
+        enter: &Enter<'_>,
+        ticket: &Node,
+    ) -> Result<Made, Said> {
         let (name, asked) = (enter.name, ticket.ticket.share.take());
         let (line, beginning) = (self.keys.line(&name.line), self.keys.beginning(name, asked));
         let ephemeral = CreateMode::EphemeralSequential.with_acls(Acls::new(&self.acls));
@@ -90,7 +94,7 @@ impl ZooKeeper {
     /// nodes. Lists the line only if there are several.
     async fn put_alone(
         &self,
-        wire: &Wire,
+        wire: &ServerSession,
         enter: &Enter<'_>,
         ticket: &Node,
         way: Way,
@@ -128,11 +132,9 @@ impl ZooKeeper {
     /// Sends the requests of a join, unless it was given up. A caller that gives it up looks for it
     /// after the requests that were sent before.
     fn send_for<T>(&self, name: &Name, send: impl FnOnce() -> T) -> Result<T, Said> {
-        together(|| {
-            let asked = self.asked();
-            // No caller waits for this answer.
-            asked.contains_key(&name.id).then(send).ok_or(Said::Timeout)
-        })
+        let asked = self.asked();
+        // No caller waits for this answer.
+        asked.contains_key(&name.id).then(send).ok_or(Said::Timeout)
     }
 }
 

@@ -20,7 +20,7 @@ use crate::settings::PREFIX;
 /// let locks = tenure_zookeeper::connect("zookeeper://h1,h2,h3/app").await?;
 /// let client = zookeeper_client::Client::connect("h1,h2,h3/app").await?;
 /// let guard = locks.mutex("invoices/42").lock().await?;
-/// let still_held = tenure_zookeeper::StillHeld::find(&client, &guard).await?;
+/// let still_held = tenure_zookeeper::StillHeld::find(&client, &guard.handle()).await?;
 /// let mut writer = still_held.writer(&client)?;
 /// writer.add_set_data("/invoices/42", b"paid", None)?;
 /// writer.commit().await?;

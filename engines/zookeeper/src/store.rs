@@ -6,18 +6,17 @@ use futures_util::FutureExt as _;
 use futures_util::future::{join, join_all, select_all};
 use tenure_core::{Error, Guarantees, Key, Loss, Result, TicketId};
 use tenure_queue::{
-    Distance, Enter, Entered, Followed, Front, Granted, LineId, Name, Node, Register, Remove,
-    Removed, SessionId, Sought, Store, Told, Watching, Written,
+    Enter, Entered, Followed, Front, Granted, Hint, LineId, Name, Node, Position, Register, Remove,
+    Removed, SessionId, Sought, Store, Watching, Written,
 };
 use zookeeper_client::{Acls, CreateMode, Error as Said};
 
 use crate::client::ZooKeeper;
-use crate::driven::together;
 use crate::keys::{Child, zxid};
-use crate::roll::Roll;
+use crate::node_cache::NodeCache;
 use crate::trouble;
 use crate::watches::Watch;
-use crate::wire::Wire;
+use crate::wire::ServerSession;
 
 /// In a line with more tickets than this, a read avoids a listing.
 const LONG: usize = 128;
@@ -76,27 +75,26 @@ impl Store for ZooKeeper {
         self.come_in(enter).await
     }
 
-    async fn front(&self, line: &LineId, most: usize, whose: Option<&Name>) -> Result<Front> {
-        let known = whose.and_then(|name| self.roll.get(line, name.id));
+    async fn front(&self, line: &LineId, most: usize) -> Result<Front> {
+        let wire = self.wire().await?;
+        let listing = self.list(&wire, line).await.map_err(|said| self.said(&said))?;
+        self.front_of(&wire, &listing, most).await.map_err(|said| self.said(&said))
+    }
+
+    async fn position(&self, sought: Sought<'_>) -> Result<Option<(Node, Position)>> {
+        let Name { line, id, .. } = sought.name();
+        let known = self.roll.get(line, *id);
         // A session's watch events come before the answers after them.
         let wire = self.wire_of(known.as_ref().map_or(0, |known| known.node.session)).await?;
         let listing = self.list(&wire, line).await.map_err(|said| self.said(&said))?;
-        let front = match whose {
-            None => self.front_of(&wire, &listing, most).await,
-            Some(name) => {
-                // A caller that asks for its own place needs the current state.
-                if !known.is_some_and(|known| self.is_watched(&wire, &known)) {
-                    self.roll.forget(line, name.id);
-                }
-                self.front_for(&wire, &listing, listing.find(name.id)).await
-            }
-        };
-        front.map_err(|said| self.said(&said))
-    }
-
-    async fn ahead(&self, node: &Node, most: usize) -> Result<Vec<Node>> {
-        let wire = self.wire().await?;
-        self.ahead_of(&wire, node, most).await.map_err(|said| self.said(&said))
+        // A caller that asks for its own place needs the current state.
+        if !known.is_some_and(|known| self.is_watched(&wire, &known)) {
+            self.roll.forget(line, *id);
+        }
+        let Some(own) = listing.find(*id) else { return Ok(None) };
+        let position = self.position_of(&wire, &listing, own).await;
+        let (node, position) = position.map_err(|said| self.said(&said))?;
+        Ok(node.map(|node| (node, position)))
     }
 
     async fn look(&self, sought: &[Sought<'_>]) -> Result<(Vec<Option<Node>>, u64)> {
@@ -127,11 +125,11 @@ impl Store for ZooKeeper {
         Ok(Vec::new())
     }
 
-    async fn forestall(&self, name: &Name, session: SessionId) -> Result<Option<Node>> {
+    async fn fence_out(&self, name: &Name, session: SessionId) -> Result<Option<Node>> {
         self.wait_out(name, session).await
     }
 
-    async fn watch(&self, nodes: &[Node], distance: Distance) -> Result<Watching> {
+    async fn watch(&self, nodes: &[Node]) -> Result<Watching> {
         let session = nodes.first().map_or(0, |node| node.session);
         let wire = self.wire_of(session).await?;
         let watching = nodes.iter().map(|node| self.watch_one(&wire, node));
@@ -141,13 +139,13 @@ impl Store for ZooKeeper {
         let changed = Box::pin(async move {
             // A node that has changed already counts as a change, so that none is missed in
             // between.
-            let Some(mut all) = all else { return Told::Change };
+            let Some(mut all) = all else { return Hint::Changed };
             select_all(all.iter_mut().map(|watch| watch.changed().boxed())).await;
             match (&nodes[..], &all[..]) {
-                ([own, ahead], watches) if distance == Distance::Next => {
-                    served(own, ahead, watches, &roll).unwrap_or(Told::Change)
+                ([own, ahead], watches) => {
+                    released(own, ahead, watches, &roll).unwrap_or(Hint::Changed)
                 }
-                _ => Told::Change,
+                _ => Hint::Changed,
             }
         });
         Ok(Watching { at: 0, changed })
@@ -192,7 +190,7 @@ impl Store for ZooKeeper {
 impl ZooKeeper {
     /// Sends a sign of life. Returns the part of the life from now that is not sure. A refusal is
     /// no sign: a server may refuse a write by itself (`enableEagerACLCheck`).
-    async fn sign(&self, wire: &Wire) -> Result<Duration, Said> {
+    async fn sign(&self, wire: &ServerSession) -> Result<Duration, Said> {
         if !self.facts.is_ensemble {
             wire.ping(self.keys.root()).await?;
             return Ok(Duration::ZERO);
@@ -207,20 +205,14 @@ impl ZooKeeper {
         }
     }
 
-    async fn ahead_of(&self, wire: &Wire, node: &Node, most: usize) -> Result<Vec<Node>, Said> {
-        let listing = self.list(wire, &node.name.line).await?;
-        let before = listing.children.iter().rev();
-        let before = before.skip_while(|child| child.name.id != node.name.id).skip(1);
-        let before: Vec<Child> = before.take(most).cloned().collect();
-        let reads = self.read(wire, &before).await?;
-        let pairs = before.iter().zip(reads);
-        Ok(pairs.filter_map(|(child, read)| read.map(|read| read.node_of(child))).collect())
-    }
-
     /// Reads tickets of one line, of which the first is the own. The others are returned as known
     /// if they are watched. A short line is listed, once for all concurrent callers. In a long one,
     /// the own ticket is read.
-    async fn look_at(&self, wire: &Wire, names: &[&Name]) -> Result<Vec<Option<Node>>, Said> {
+    async fn look_at(
+        &self,
+        wire: &ServerSession,
+        names: &[&Name],
+    ) -> Result<Vec<Option<Node>>, Said> {
         let Some(line) = names.first().map(|name| &name.line) else { return Ok(Vec::new()) };
         let mut children: Vec<Option<Child>> = Vec::with_capacity(names.len());
         let is_long = self.roll.length(line) > LONG;
@@ -253,7 +245,7 @@ impl ZooKeeper {
     }
 
     /// Watches a node; `None` if it has changed.
-    async fn watch_one(&self, wire: &Wire, node: &Node) -> Result<Option<Watch>, Said> {
+    async fn watch_one(&self, wire: &ServerSession, node: &Node) -> Result<Option<Watch>, Said> {
         let Some(known) = self.find(wire, &node.name).await? else { return Ok(None) };
         let path = self.keys.ticket(&known.child);
         if let Some(watch) = wire.watches.join(&path, node.version) {
@@ -273,7 +265,7 @@ impl ZooKeeper {
             }
             Err(said) => return Err(said),
         };
-        let watch = wire.watches.set(room, path, zxid(stat.mzxid), watcher, states, wire.home());
+        let watch = wire.watches.set(room, path, zxid(stat.mzxid), watcher, states);
         if let Some(read) = crate::client::read_node(&known.child, &body, &stat) {
             self.roll.put(read);
         }
@@ -281,10 +273,14 @@ impl ZooKeeper {
         Ok(same.then_some(watch))
     }
 
-    pub(crate) async fn written(&self, wire: &Wire, register: &Register) -> Result<Written, Said> {
+    pub(crate) async fn written(
+        &self,
+        wire: &ServerSession,
+        register: &Register,
+    ) -> Result<Written, Said> {
         let path = self.keys.register(register);
         let turn = wire.turn().await?;
-        let both = together(|| join(self.sync_over(&turn), turn.get_data(&path)));
+        let both = join(self.sync_over(&turn), turn.get_data(&path));
         let (synced, read) = wire.in_time(both).await?;
         synced.transpose()?;
         match read {
@@ -296,7 +292,7 @@ impl ZooKeeper {
 
     async fn write_over(
         &self,
-        wire: &Wire,
+        wire: &ServerSession,
         register: &Register,
         value: u64,
         version: u64,
@@ -333,21 +329,21 @@ impl ZooKeeper {
     }
 }
 
-/// Returns whether a ticket is served now, because the only one ahead of it is gone. A server
+/// Returns whether the ticket ahead is gone, and the own one was there at that moment. A server
 /// reports changes in the order in which they happened. If it has reported none of the ticket's own
 /// node, that node existed when the other one went.
 ///
 /// Returns `None` on another connection than the one on which both watches were set: it reports
 /// earlier changes in no order. Also if both tickets live with one session, whose end removes them
 /// in one transaction.
-fn served(own: &Node, ahead: &Node, watches: &[Watch], roll: &Roll) -> Option<Told> {
+fn released(own: &Node, ahead: &Node, watches: &[Watch], roll: &NodeCache) -> Option<Hint> {
     let [of_own, of_ahead] = watches else { return None };
     // The watch that is checked last was reported first.
     let at = of_ahead.gone()?;
     let is_alive = of_own.has_told_nothing() && own.session != ahead.session;
     let is_same_connection = watches.iter().all(Watch::is_of_this_connection);
     roll.forget(&ahead.name.line, ahead.name.id);
-    (is_alive && is_same_connection).then(|| Told::Served(own.clone(), at))
+    (is_alive && is_same_connection).then_some(Hint::Released(at))
 }
 
 /// Reads a number from a node with this data version. If it is no number, no new number can be

@@ -7,7 +7,7 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, InvalidDnsNameError, PrivateKeyDer, ServerName};
 use rustls::{AlertDescription, ClientConfig, Error as TlsError, RootCertStore};
 use tenure_core::{Error, Result};
-use tenure_kit::tls::{Files, Identity, certificate_error, tls_error};
+use tenure_kit::tls::{Identity, Tls, certificate_error, tls_error};
 use tenure_kit::url::Address;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -26,17 +26,17 @@ pub(crate) fn check(servers: &[Address]) -> Result<()> {
     }
 }
 
-/// The content of the files, read once: the checked content is used.
-struct Pem {
+/// The PEM of the settings, read once: the checked content is used.
+struct Content {
     authorities: Vec<u8>,
     identity: Option<Identity>,
 }
 
-impl Pem {
-    fn read(files: &Files) -> Result<Self> {
-        // A URL without authorities is refused before.
-        let authorities = files.authorities()?.unwrap_or_default();
-        Ok(Self { authorities, identity: files.identity()? })
+impl Content {
+    fn read(tls: &Tls) -> Result<Self> {
+        // Settings without authorities are refused before.
+        let authorities = tls.read_ca()?.unwrap_or_default();
+        Ok(Self { authorities, identity: tls.read_identity()? })
     }
 }
 
@@ -44,19 +44,19 @@ impl Pem {
 /// next session on.
 pub(crate) async fn connect(
     connector: Connector,
-    files: &Files,
+    tls: &Tls,
     ensemble: &str,
 ) -> Result<Result<Client, Said>> {
-    let pem = Pem::read(files)?;
+    let pem = Content::read(tls)?;
     // This check has a better error than the client crate later.
-    config(files, &pem)?;
-    let options = options(files, &pem)?;
+    config(tls, &pem)?;
+    let options = options(tls, &pem)?;
     Ok(connector.with_tls(options).secure_connect(ensemble).await)
 }
 
-fn options(files: &Files, pem: &Pem) -> Result<TlsOptions> {
+fn options(tls: &Tls, pem: &Content) -> Result<TlsOptions> {
     let text = |pem: &[u8]| String::from_utf8_lossy(pem).into_owned();
-    let unusable = |_: Said| files.unusable(UNREADABLE);
+    let unusable = |_: Said| tls.unusable(UNREADABLE);
     let options = TlsOptions::new().with_pem_ca(&text(&pem.authorities)).map_err(unusable)?;
     let Some(Identity { cert, key }) = &pem.identity else { return Ok(options) };
     options.with_pem_identity(&text(cert), &text(key)).map_err(unusable)
@@ -66,10 +66,10 @@ fn options(files: &Files, pem: &Pem) -> Result<TlsOptions> {
 /// its report.
 pub(crate) async fn secured(
     stream: TcpStream,
-    files: &Files,
+    tls: &Tls,
     server: &Address,
 ) -> io::Result<TlsStream<TcpStream>> {
-    let config = Pem::read(files).and_then(|pem| config(files, &pem));
+    let config = Content::read(tls).and_then(|pem| config(tls, &pem));
     let config = config.map_err(io::Error::other)?;
     let name = named(server).map_err(io::Error::other)?;
     TlsConnector::from(config).connect(name, stream).await
@@ -93,18 +93,18 @@ fn named(server: &Address) -> Result<ServerName<'static>, InvalidDnsNameError> {
 /// Message for unreadable files. A parser's own message may quote a key.
 const UNREADABLE: &str = "one of them is damaged, or of a kind that is not known";
 
-fn config(files: &Files, pem: &Pem) -> Result<Arc<ClientConfig>> {
+fn config(tls: &Tls, pem: &Content) -> Result<Arc<ClientConfig>> {
     // The client crate brings a second provider of cryptography, and asks for the choice of the
     // process. Another crate may have chosen already.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let unreadable = |_: rustls::pki_types::pem::Error| files.unusable(UNREADABLE);
+    let unreadable = |_: rustls::pki_types::pem::Error| tls.unusable(UNREADABLE);
     let certificates = |pem: &[u8]| -> Result<Vec<CertificateDer<'static>>> {
         CertificateDer::pem_slice_iter(pem).collect::<Result<_, _>>().map_err(unreadable)
     };
     let mut roots = RootCertStore::empty();
     let (added, _) = roots.add_parsable_certificates(certificates(&pem.authorities)?);
     if added == 0 {
-        return Err(files.unusable("none of the certificates in `ca` is an authority's"));
+        return Err(tls.unusable("none of the certificates in `ca` is an authority's"));
     }
     let builder = ClientConfig::builder().with_root_certificates(roots);
     let config = match &pem.identity {
@@ -112,7 +112,7 @@ fn config(files: &Files, pem: &Pem) -> Result<Arc<ClientConfig>> {
         Some(Identity { cert, key }) => {
             let (chain, key) = (certificates(cert)?, PrivateKeyDer::from_pem_slice(key));
             let with = builder.with_client_auth_cert(chain, key.map_err(unreadable)?);
-            with.map_err(|error| files.unusable(error))?
+            with.map_err(|error| tls.unusable(error))?
         }
     };
     Ok(Arc::new(config))

@@ -37,7 +37,7 @@ pub(crate) fn error(settings: &Settings, said: &Said) -> Error {
             "{whom} cannot do what a lock needs: ZooKeeper 3.5 or later is wanted"
         )),
         Said::NoHosts => Error::unavailable(format!(
-            "{whom} let nobody in: {}, has it as many connections from this machine as it takes (maxClientCnxns), or is that another service's port?",
+            "{whom} accepts no client: {}, has it as many connections from this machine as it takes (maxClientCnxns), or is that another service's port?",
             is_running(settings)
         )),
         Said::NotReadOnly => Error::unavailable(format!("{whom} is cut off from its majority")),
@@ -64,7 +64,7 @@ pub(crate) fn late(settings: &Settings) -> Error {
     let (whom, within) = (settings.whom(), settings.connects_within());
     let hint = is_running(settings);
     Error::unavailable(format!(
-        "{whom} let nobody in within {within:?}: {hint}? `connect_timeout=TIME` waits longer for each server"
+        "{whom} accepted no client within {within:?}: {hint}? `connect_timeout=TIME` waits longer for each server"
     ))
 }
 

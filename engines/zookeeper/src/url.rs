@@ -1,127 +1,84 @@
 //! The URLs of ZooKeeper's ensembles.
 
-use std::ops::RangeInclusive;
-use std::time::Duration;
-
-use tenure_core::{Error, Result};
-use tenure_kit::options::Value;
-use tenure_kit::tls::Files;
+use tenure_core::Result;
+use tenure_kit::options::{TIMES, Value};
+use tenure_kit::tls::Tls;
 use tenure_kit::url::Servers;
 
 use crate::description::{DESCRIPTION, OPTIONS};
-use crate::settings::{Settings, Whom};
-use crate::tls;
-
-const PORT: u16 = 2181;
-const TIMES: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(3600);
-
-/// Reads a URL.
-pub(crate) fn read(url: &str) -> Result<Settings> {
-    let url = DESCRIPTION.read(url)?;
-    let Servers { login, addresses, path } = url.servers(PORT)?;
-    if login.password.is_some() && login.user.is_none() {
-        return Err(Error::invalid(
-            "the URL has a password and no user: write user:password@ before the first server",
-        ));
-    }
-    if login.user.as_ref().is_some_and(|user| user.contains(':')) {
-        return Err(Error::invalid(
-            "the user of the URL has a colon in it, which ZooKeeper's cannot",
-        ));
-    }
-    let mut settings = Settings::of(addresses, login);
-    if url.scheme() == "zookeepers" {
-        settings.tls = Some(Files::default());
-    }
-    for part in path {
-        if !is_plain(&part) {
-            return Err(Error::invalid(
-                "a chroot is made of letters, digits and the signs . _ - :, with slashes between, and none of them is `zookeeper`, `.` or `..`: write zookeeper://SERVER/my/app",
-            ));
-        }
-        settings.chroot = format!("{}/{part}", settings.chroot);
-    }
-    for (name, value) in url.options(OPTIONS)? {
-        settings.set(name, value)?;
-    }
-    if let Some(files) = &settings.tls {
-        files.agree()?;
-        if files.ca.is_none() {
-            return Err(Error::invalid(
-                "zookeepers:// wants to know whom to trust: name the authority that signed the servers' certificates as `ca=FILE`",
-            ));
-        }
-    }
-    if settings.tls.is_some() {
-        tls::check(&settings.servers)?;
-    }
-    let has_certificate = settings.tls.as_ref().is_some_and(|files| files.cert.is_some());
-    if settings.acl == Some(Whom::Creator) && settings.login.user.is_none() && !has_certificate {
-        return Err(Error::invalid(
-            "`acl=creator` is for somebody whom the servers know: write user:password@ before them, or name a certificate as `cert` and `key`",
-        ));
-    }
-    Ok(settings)
-}
+use crate::settings::{AclOwner, PORT, Settings, wrong_acl};
 
 impl Settings {
-    fn set(&mut self, name: &str, value: Value) -> Result<()> {
+    /// Reads the settings of a URL: `zookeeper://S1,S2,S3/CHROOT`, or `zookeepers://` with TLS.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid`](tenure_core::ErrorKind::Invalid) if a part of the URL is wrong.
+    pub fn from_url(url: impl AsRef<str>) -> Result<Self> {
+        let url = DESCRIPTION.read(url.as_ref())?;
+        let Servers { login, addresses, path } = url.servers(PORT)?;
+        let settings = Self { login, ..Self::of(addresses) };
+        let mut settings = settings.chroot_of(path.iter().map(String::as_str))?;
+        if url.scheme() == "zookeepers" {
+            settings = settings.tls(Tls::new());
+        }
+        for (name, value) in url.options(OPTIONS)? {
+            settings = settings.with(name, value)?;
+        }
+        Ok(settings)
+    }
+
+    /// Sets an option of a URL.
+    fn with(mut self, name: &str, value: Value) -> Result<Self> {
         match name {
-            "prefix" => self.prefix = prefix(value)?,
-            "timeout" => self.timeout = value.time(TIMES)?,
-            "connect_timeout" => self.connect_timeout = value.time(TIMES)?,
-            "acl" => self.acl = Some(whom(value)?),
+            "prefix" => self.prefix(value.text()),
+            "timeout" => self.timeout(value.time(TIMES)?),
+            "connect_timeout" => self.connect_timeout(value.time(TIMES)?),
+            "acl" => self.acl(owner(&value.text())?),
             "ca" | "cert" | "key" => {
-                Files::wanted(&mut self.tls, "zookeepers")?.set(name, value)?;
+                Tls::wanted(&mut self.tls, "zookeepers")?.set(name, value)?;
+                Ok(self)
             }
             _ => unreachable!("`{name}` is an option of the engine's, and is not read"),
         }
-        Ok(())
     }
 }
 
-fn prefix(value: Value) -> Result<String> {
-    let wrong = value.wrong("1 to 128 letters, digits and the signs . _ - :, with slashes between, and none of them is `zookeeper`, `.` or `..`");
-    let text = value.text();
-    if text.len() > 128 || !text.split('/').all(is_plain) {
-        return Err(wrong);
-    }
-    Ok(text)
-}
-
-fn whom(value: Value) -> Result<Whom> {
-    let wrong = value.wrong("open, creator or digest:USER:HASH");
-    match value.text().as_str() {
-        "open" => Ok(Whom::Everybody),
-        "creator" => Ok(Whom::Creator),
+fn owner(text: &str) -> Result<AclOwner> {
+    match text {
+        "open" => Ok(AclOwner::Open),
+        "creator" => Ok(AclOwner::Creator),
         other => match other.strip_prefix("digest:") {
-            Some(id) if id.split(':').filter(|part| !part.is_empty()).count() == 2 => {
-                Ok(Whom::Digest(id.to_owned()))
-            }
-            _ => Err(wrong),
+            Some(id) => Ok(AclOwner::Digest(id.to_owned())),
+            None => Err(wrong_acl()),
         },
     }
 }
 
-/// Returns whether this may be the name of a node.
-fn is_plain(part: &str) -> bool {
-    let plain =
-        |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '_' | '-' | ':');
-    !part.is_empty() && part.chars().all(plain) && !matches!(part, "." | ".." | "zookeeper")
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use tenure_kit::tls::Pem;
+
     use super::*;
+
+    fn read(url: &str) -> Result<Settings> {
+        let settings = Settings::from_url(url)?;
+        settings.check().map(|()| settings)
+    }
 
     #[test]
     fn terms_are_read_and_have_defaults() {
         let url = "zookeeper://me:p%40ss@a,b:5,[::1]/my/app?prefix=x/y&timeout=300ms&acl=digest:you:h4sh=";
-        let read = read(url).unwrap();
-        assert_eq!(read.ensemble(), "a:2181,b:5,[::1]:2181/my/app");
-        assert_eq!((read.prefix.as_str(), read.timeout), ("x/y", Duration::from_millis(300)));
-        assert_eq!(read.acl, Some(Whom::Digest("you:h4sh=".into())));
-        let usual = super::read("zookeeper://h").unwrap();
+        let settings = read(url).unwrap();
+        assert_eq!(settings.ensemble(), "a:2181,b:5,[::1]:2181/my/app");
+        assert_eq!(
+            (settings.prefix.as_str(), settings.timeout),
+            ("x/y", Duration::from_millis(300))
+        );
+        assert_eq!(settings.acl, Some(AclOwner::Digest("you:h4sh=".into())));
+        let usual = read("zookeeper://h").unwrap();
         assert_eq!((usual.prefix.as_str(), usual.chroot.as_str()), ("tenure", ""));
     }
 
@@ -135,14 +92,67 @@ mod tests {
     }
 
     #[test]
-    fn every_option_is_read() {
+    fn each_part_of_a_url_has_a_setter() {
+        let usual = || Settings::servers(["h"]).unwrap().tls(Tls::new());
+        let second = Duration::from_secs(1);
+        let ca = || Tls::new().ca(Pem::File("ca".into()));
+        let identity = || Tls::new().identity(Pem::File("cert".into()), Pem::File("key".into()));
         for option in OPTIONS {
-            let mut settings = read("zookeeper://h").unwrap();
-            settings.tls = Some(Files::default());
-            let words = ["1s", "a", "open"];
-            let read = words.map(|word| settings.set(option.name, Value::new("it", word)).is_ok());
-            assert!(read.contains(&true), "{}", option.name);
+            let (value, built) = match option.name {
+                "prefix" => ("p", usual().prefix("p")),
+                "timeout" => ("1s", usual().timeout(second)),
+                "connect_timeout" => ("1s", usual().connect_timeout(second)),
+                "acl" => ("digest:a:b", usual().acl(AclOwner::Digest("a:b".into()))),
+                "ca" => ("ca", Ok(usual().tls(ca()))),
+                "cert" => ("cert&key=key", Ok(usual().tls(identity()))),
+                "key" => ("key&cert=cert", Ok(usual().tls(identity()))),
+                other => panic!("`{other}` has no setter"),
+            };
+            let built = built.unwrap();
+            let url = format!("zookeepers://h?{}={value}", option.name);
+            assert_eq!(Settings::from_url(&url).unwrap(), built, "{url}");
+            assert_ne!(built, usual(), "{url}");
         }
+        let built = Settings::servers(["h", "[::1]:5"]).unwrap().login("me", "p@ss");
+        let built = built.chroot("/my/app").unwrap().acl(AclOwner::Open).unwrap();
+        assert_eq!(read("zookeeper://me:p%40ss@h,[::1]:5/my/app?acl=open").unwrap(), built);
+    }
+
+    #[test]
+    fn a_wrong_value_has_the_same_sentence_in_code_as_in_a_url() {
+        let usual = || Settings::servers(["h"]).unwrap();
+        let ca = || Tls::new().ca(Pem::File("ca".into()));
+        for (url, built) in [
+            ("zookeeper://h:0", Settings::servers(["h:0"])),
+            ("zookeeper://h/a/../b", usual().chroot("/a/../b")),
+            ("zookeeper://h?prefix=a//b", usual().prefix("a//b")),
+            ("zookeeper://h?timeout=0s", usual().timeout(Duration::ZERO)),
+            (
+                "zookeeper://h?connect_timeout=2h",
+                usual().connect_timeout(Duration::from_secs(7200)),
+            ),
+            ("zookeeper://h?acl=digest:a", usual().acl(AclOwner::Digest("a".into()))),
+            ("zookeeper://h?acl=creator", usual().acl(AclOwner::Creator)),
+            ("zookeeper://me@h", Ok(usual().login("me", ""))),
+            ("zookeeper://:secret@h", Ok(usual().login("", "secret"))),
+            ("zookeeper://a%3Ab:secret@h", Ok(usual().login("a:b", "secret"))),
+            ("zookeepers://h", Ok(usual().tls(Tls::new()))),
+            // Without the feature `tls` both are refused for that.
+            ("zookeepers://a..b?ca=ca", Settings::servers(["a..b"]).map(|it| it.tls(ca()))),
+        ] {
+            let built = built.and_then(|built| built.check()).unwrap_err();
+            assert_eq!(built.to_string(), read(url).unwrap_err().to_string(), "{url}");
+        }
+    }
+
+    #[test]
+    fn no_password_and_no_key_is_printed() {
+        let pem = |text: &str| Pem::Bytes(text.into());
+        let tls = Tls::new().ca(pem("secret")).identity(pem("secret"), pem("secret"));
+        let settings = Settings::servers(["h"]).unwrap().login("me", "secret").tls(tls);
+        let settings = settings.acl(AclOwner::Digest("me:secret".into())).unwrap();
+        let shown = format!("{settings:?} {settings:#?}");
+        assert!(!shown.contains("secret") && !shown.contains("115"), "{shown}");
     }
 
     #[test]
@@ -150,7 +160,7 @@ mod tests {
         for (url, sentence) in [
             (
                 "zookeeper://:secret@h",
-                "the URL has a password and no user: write user:password@ before the first server",
+                "the login has a password and no user: give both, in a URL as user:password@ before the first server",
             ),
             (
                 "zookeeper://h/a/../b",
@@ -164,12 +174,10 @@ mod tests {
                 "zookeeper://h?ca=secret",
                 "`ca`, `cert` and `key` are for TLS: write zookeepers:// for it",
             ),
-            #[cfg(feature = "tls")]
             (
                 "zookeepers://h",
-                "zookeepers:// wants to know whom to trust: name the authority that signed the servers' certificates as `ca=FILE`",
+                "TLS to ZooKeeper has no default authorities: name the one that signed the servers' certificates as `ca`",
             ),
-            #[cfg(feature = "tls")]
             (
                 "zookeepers://h?ca=ca.pem&cert=secret",
                 "a client's certificate needs its key, and the other way round: give both `cert` and `key`",
@@ -187,7 +195,7 @@ mod tests {
             ("zookeeper://h?acl=secret", "`acl` takes open, creator or digest:USER:HASH"),
             (
                 "zookeeper://h?acl=creator",
-                "`acl=creator` is for somebody whom the servers know: write user:password@ before them, or name a certificate as `cert` and `key`",
+                "`acl=creator` is for a user that the servers know: write user:password@ before them, or name a certificate as `cert` and `key`",
             ),
         ] {
             let error = read(url).err().unwrap_or_else(|| panic!("{url} is taken"));

@@ -1,33 +1,30 @@
 //! Watches: one for each node, at any count of callers that wait for its change. Their total is
-//! limited to what survives a new connection.
-//!
-//! The client crate then sets all of them again, in requests of 128 KiB of paths. It takes the
-//! answer to a second such request for a broken connection.
+//! limited to what survives a new connection: see the README, *Work-arounds for the client crate*.
 
 use std::collections::HashMap;
 use std::future::pending;
 use std::ops::Deref;
 use std::pin::pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::task::Poll;
 
 use futures_util::FutureExt as _;
 use futures_util::future::{Either, Shared, poll_fn, select};
 use tenure_core::BoxFuture;
-use tokio::runtime::Handle;
-use tokio::sync::{oneshot, watch};
+use tenure_core::sync::Mutex;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use tokio::task::AbortHandle;
 use zookeeper_client::{EventType, OneshotWatcher, StateWatcher};
 
 /// Maximum bytes of the paths of all nodes watched over one session.
-const WATCHED_BYTES_MAX: usize = 120 * 1024;
+const WATCHED_BYTES_MAX: u32 = 120 * 1024;
 
 /// The watches of one session.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct Watches {
     nodes: Arc<Mutex<HashMap<String, Watched>>>,
-    bytes: Arc<AtomicUsize>,
+    /// A permit for each byte of a path.
+    room: Arc<Semaphore>,
 }
 
 /// The watches of a session. Dropping this ends them: the client crate panics if a watch is polled
@@ -38,12 +35,6 @@ pub(crate) struct UntilDropped {
     pub(crate) stirs: AbortHandle,
 }
 
-/// Room for one more watch, until it has fired or is dropped.
-pub(crate) struct Room {
-    all: Arc<AtomicUsize>,
-    bytes: usize,
-}
-
 /// A watched node.
 struct Watched {
     /// The transaction that changed it last, when the watch was set.
@@ -52,7 +43,7 @@ struct Watched {
     event: Event,
     /// The connection on which the watch was set.
     states: StateWatcher,
-    _room: Room,
+    _room: OwnedSemaphorePermit,
     /// Dropping this ends the watch.
     _kept: oneshot::Sender<()>,
 }
@@ -77,6 +68,10 @@ struct Event(Arc<Mutex<Option<Shared<BoxFuture<What>>>>>);
 const DROPPED: What = (EventType::Session, 0);
 
 impl Watches {
+    pub(crate) fn new() -> Self {
+        Self { nodes: Arc::default(), room: Arc::new(Semaphore::new(WATCHED_BYTES_MAX as usize)) }
+    }
+
     /// Joins the watch of a node; `None` if it is not watched, or has changed.
     pub(crate) fn join(&self, path: &str, version: u64) -> Option<Watch> {
         let all = self.lock();
@@ -90,10 +85,12 @@ impl Watches {
 
     /// Returns room for a watch on a path of this length, which the caller then sets. If there is
     /// none, drops watches without callers. Until then it is cheaper to keep them.
-    pub(crate) fn room(&self, bytes: usize) -> Option<Room> {
-        self.room_beside(bytes).or_else(|| {
+    pub(crate) fn room(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
+        let bytes = u32::try_from(bytes).ok()?;
+        let room = || self.room.clone().try_acquire_many_owned(bytes).ok();
+        room().or_else(|| {
             self.give_up_unwanted();
-            self.room_beside(bytes)
+            room()
         })
     }
 
@@ -104,22 +101,15 @@ impl Watches {
         drop(unwanted);
     }
 
-    fn room_beside(&self, bytes: usize) -> Option<Room> {
-        let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        let room = Room { all: self.bytes.clone(), bytes };
-        (before + bytes <= WATCHED_BYTES_MAX).then_some(room)
-    }
-
     /// Adds a watch of a node that had this version when it was set. The connection had this state
     /// before the request.
     pub(crate) fn set(
         &self,
-        room: Room,
+        room: OwnedSemaphorePermit,
         path: String,
         version: u64,
         news: OneshotWatcher,
         states: StateWatcher,
-        home: &Handle,
     ) -> Watch {
         let (event, stirred) = (Event::of(news), watch::Sender::new(()));
         let (kept, given_up) = oneshot::channel();
@@ -131,7 +121,7 @@ impl Watches {
         // Dropped outside of the lock.
         drop(before);
         let all = self.clone();
-        home.spawn(async move {
+        tokio::spawn(async move {
             // The event comes at the latest when the node or the session ends.
             if let Either::Left(_) = select(pin!(event.come()), given_up).await {
                 all.fire(&path, version);
@@ -167,7 +157,7 @@ impl Watches {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Watched>> {
-        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+        self.nodes.lock()
     }
 }
 
@@ -183,12 +173,6 @@ impl Drop for UntilDropped {
     fn drop(&mut self) {
         self.stirs.abort();
         self.watches.end();
-    }
-}
-
-impl Drop for Room {
-    fn drop(&mut self) {
-        self.all.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
@@ -259,7 +243,7 @@ impl Event {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Shared<BoxFuture<What>>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 
@@ -269,8 +253,8 @@ mod tests {
 
     #[test]
     fn there_is_room_for_so_many_bytes_and_again_once_a_watch_has_fired() {
-        let watches = Watches::default();
-        let room = watches.room(WATCHED_BYTES_MAX - 1);
+        let (watches, most) = (Watches::new(), WATCHED_BYTES_MAX as usize);
+        let room = watches.room(most - 1);
         assert!(room.is_some() && watches.room(2).is_none());
         let last = watches.room(1);
         assert!(last.is_some() && watches.room(1).is_none());

@@ -5,32 +5,25 @@
 //! at once and awaited together.
 
 use std::ops::Deref;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use futures_util::future::OptionFuture;
+use tenure_core::sync::Mutex;
 use tenure_core::{Clock as _, Result, SystemClock};
-use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 use zookeeper_client::{Client, Error as Said, SessionState, StateWatcher};
 
-use crate::driven::{Leash, be_seen, driven};
 use crate::looks::Looks;
 use crate::settings::Settings;
 use crate::signs::Signs;
-use crate::tls;
+use crate::task::{SessionTask, spawned_by};
 use crate::trouble;
 use crate::watches::{UntilDropped, Watches};
 
-/// Maximum callers on the home runtime that wait for answers of one session.
+/// Maximum callers that wait for answers of one session.
 const UNDER_WAY_MAX: usize = 1024;
-/// Maximum verbs of a client in flight on other runtimes. Further ones use the home runtime, so
-/// that a runtime that stops in the middle of many blocks no other caller.
-pub(crate) const IN_PLACE_MAX: usize = 512;
-/// Part of a session's life for which the home runtime may be out of sight.
-const OUT_OF_SIGHT: u32 = 3;
 
 /// Maximum attempts to open a session together with the login.
 const TOGETHER_MAX: usize = 3;
@@ -40,18 +33,14 @@ const DIGEST: &str = "digest";
 /// A session, until it is dropped: then it is closed.
 ///
 /// Fields are dropped in the order in which they are declared.
-pub(crate) struct Wire {
-    /// Dropped before the leash. If the home runtime has ended, the leash drops the client's task,
-    /// and the client crate panics when a watch is polled after that.
+pub(crate) struct ServerSession {
+    /// Dropped before the client: its task ends then, and the client crate panics when a watch is
+    /// polled after that.
     pub(crate) watches: UntilDropped,
     client: Client,
-    /// Dropped after the client, so that the client's task sends what the client left behind and
-    /// then ends.
-    leash: Arc<Leash>,
+    _task: Option<SessionTask>,
     pub(crate) looks: Looks,
     settings: Arc<Settings>,
-    /// The runtime that this session was opened on.
-    home: Handle,
     room: Semaphore,
     signs: Mutex<Signs>,
     /// When it lost its connection.
@@ -63,12 +52,12 @@ pub(crate) struct Wire {
 }
 
 /// The permission to send requests.
-pub(crate) struct Turn<'a> {
+pub(crate) struct RequestPermit<'a> {
     client: &'a Client,
-    _room: Option<SemaphorePermit<'a>>,
+    _room: SemaphorePermit<'a>,
 }
 
-impl Deref for Turn<'_> {
+impl Deref for RequestPermit<'_> {
     type Target = Client;
 
     fn deref(&self) -> &Client {
@@ -76,38 +65,30 @@ impl Deref for Turn<'_> {
     }
 }
 
-impl Wire {
+impl ServerSession {
     /// Opens a session that lives for about `ttl` without a sign of life.
     pub(crate) async fn open(settings: &Arc<Settings>, ttl: Duration) -> Result<Arc<Self>> {
         let signs = Mutex::new(Signs::since(SystemClock.now()));
-        let (client, leash) = match timeout(settings.connects_within(), log_in(settings, ttl)).await
-        {
+        let connected = match timeout(settings.connects_within(), log_in(settings, ttl)).await {
             Ok(connected) => connected?,
             Err(_) => return Err(trouble::late(settings)),
         };
-        let client = client.map_err(|said| trouble::error(settings, &said))?;
-        let leash = Arc::new(leash);
-        let (watches, cut_off) = (Watches::default(), Arc::<Mutex<_>>::default());
+        let (client, task) = connected.map_err(|said| trouble::error(settings, &said))?;
+        let (watches, cut_off) = (Watches::new(), Arc::<Mutex<_>>::default());
         let stirs = stir(watches.clone(), cut_off.clone(), client.state_watcher());
         let stirs = tokio::spawn(stirs).abort_handle();
-        let (room, home) = (Semaphore::new(UNDER_WAY_MAX), Handle::current());
-        let wire = Arc::new(Self {
+        Ok(Arc::new(Self {
             client,
-            leash,
+            _task: task,
             watches: UntilDropped { watches, stirs },
             looks: Looks::default(),
             settings: settings.clone(),
-            home,
-            room,
+            room: Semaphore::new(UNDER_WAY_MAX),
             signs,
             cut_off,
             heard: Mutex::new(Instant::now()),
             is_silent: AtomicBool::new(false),
-        });
-        wire.leash.end_within(wire.granted());
-        let out_of_sight = wire.granted() / OUT_OF_SIGHT;
-        tokio::spawn(be_seen(Arc::downgrade(&wire.leash), out_of_sight));
-        Ok(wire)
+        }))
     }
 
     /// Returns the session's number.
@@ -122,19 +103,13 @@ impl Wire {
 
     /// Returns whether it is over, for good.
     pub(crate) fn is_over(&self) -> bool {
-        self.leash.is_stopped() || self.client.state().is_terminated()
-    }
-
-    /// Returns whether the caller may send requests itself: the home runtime is another one, and
-    /// runs.
-    pub(crate) fn is_in_place(&self) -> bool {
-        !self.is_home() && self.leash.has_home()
+        self.client.state().is_terminated()
     }
 
     /// Returns how long it has had no connection. The client crate retries with backoff for as long
     /// as the session may live.
     pub(crate) fn cut_off_for(&self) -> Duration {
-        let since = *self.cut_off.lock().unwrap_or_else(PoisonError::into_inner);
+        let since = *self.cut_off.lock();
         since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
@@ -153,20 +128,14 @@ impl Wire {
 
     /// Waits for a connection, and for room. A request without a connection would be carried out
     /// later, without a caller.
-    pub(crate) async fn turn(&self) -> Result<Turn<'_>, Said> {
-        if self.leash.is_stopped() {
-            return Err(Said::ClientClosed);
-        }
-        // The callers on other runtimes have a limit of their own.
-        let room = self.is_home().then_some(&self.room);
+    pub(crate) async fn turn(&self) -> Result<RequestPermit<'_>, Said> {
         if self.client.state() == SessionState::SyncConnected
-            && let Ok(room) = room.map(Semaphore::try_acquire).transpose()
+            && let Ok(room) = self.room.try_acquire()
         {
-            return Ok(Turn { client: &self.client, _room: room });
+            return Ok(RequestPermit { client: &self.client, _room: room });
         }
         self.within_timeout(async {
-            let room = OptionFuture::from(room.map(Semaphore::acquire)).await;
-            let room = room.transpose().map_err(|_| Said::ClientClosed)?;
+            let room = self.room.acquire().await.map_err(|_| Said::ClientClosed)?;
             let mut states = self.client.state_watcher();
             let mut state = self.client.state();
             loop {
@@ -178,19 +147,9 @@ impl Wire {
                     _ => state = states.changed().await,
                 }
             }
-            Ok(Turn { client: &self.client, _room: room })
+            Ok(RequestPermit { client: &self.client, _room: room })
         })
         .await?
-    }
-
-    /// Returns whether the caller is on the runtime that the session was opened on.
-    pub(crate) fn is_home(&self) -> bool {
-        Handle::try_current().is_ok_and(|here| here.id() == self.home.id())
-    }
-
-    /// Returns the runtime that the session was opened on.
-    pub(crate) fn home(&self) -> &Handle {
-        &self.home
     }
 
     /// Waits for an answer, or returns an error at the time limit. The client crate ends a
@@ -198,7 +157,7 @@ impl Wire {
     pub(crate) async fn in_time<T>(&self, answer: impl Future<Output = T>) -> Result<T, Said> {
         let asked = Instant::now();
         let answer = self.within_timeout(answer).await;
-        let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut heard = self.heard.lock();
         if answer.is_ok() {
             *heard = Instant::now();
         }
@@ -207,12 +166,7 @@ impl Wire {
     }
 
     async fn within_timeout<T>(&self, answer: impl Future<Output = T>) -> Result<T, Said> {
-        // The caller may have no runtime, or one without a clock.
-        let answer = {
-            let _entered = self.home.enter();
-            timeout(self.settings.timeout, answer)
-        };
-        answer.await.map_err(|_| Said::Timeout)
+        timeout(self.settings.timeout, answer).await.map_err(|_| Said::Timeout)
     }
 
     /// Sends a `sync` by way of the leader. A leader that was cut off from the others answers it by
@@ -230,7 +184,7 @@ impl Wire {
         let turn = self.turn().await?;
         self.in_time(turn.set_data(path, b"", None)).await??;
         let now = SystemClock.now();
-        let mut signs = self.signs.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut signs = self.signs.lock();
         Ok(signs.answered(sent, now, older))
     }
 
@@ -238,8 +192,7 @@ impl Wire {
     pub(crate) async fn close(self: Arc<Self>) {
         let mut states = self.client.state_watcher();
         let (mut state, within) = (self.client.state(), self.settings.timeout);
-        let _stops = Stops(Arc::downgrade(&self.leash));
-        // Other callers of the session get an answer soon, unless their runtimes stand still.
+        // Other callers of the session get an answer soon, and drop it then.
         drop(self);
         let closed = timeout(within, async {
             while !state.is_terminated() {
@@ -252,8 +205,11 @@ impl Wire {
     }
 }
 
+/// A client with an open session, and the task of that.
+type Opened = (Client, Option<SessionTask>);
+
 /// Opens a new session, logged in if the URL has a user.
-async fn log_in(settings: &Settings, ttl: Duration) -> Result<(Result<Client, Said>, Leash)> {
+async fn log_in(settings: &Settings, ttl: Duration) -> Result<Result<Opened, Said>> {
     let (Some(user), Some(password)) = (&settings.login.user, &settings.login.password) else {
         return connect(settings, ttl, None).await;
     };
@@ -263,24 +219,22 @@ async fn log_in(settings: &Settings, ttl: Duration) -> Result<(Result<Client, Sa
     // connection. At last the login goes alone. Servers that accept only clients with a login
     // refuse that (`enforce.auth.enabled`).
     for _ in 0..TOGETHER_MAX {
-        let (connected, leash) = connect(settings, ttl, Some(&login)).await?;
+        let connected = connect(settings, ttl, Some(&login)).await?;
         if !matches!(connected, Err(Said::NoHosts)) {
-            return Ok((connected, leash));
+            return Ok(connected);
         }
     }
-    let (connected, leash) = connect(settings, ttl, None).await?;
-    let known = match connected {
-        Ok(client) => client.auth(DIGEST, login.as_bytes()).await.map(|()| client),
+    Ok(match connect(settings, ttl, None).await? {
+        Ok(opened) => opened.0.auth(DIGEST, login.as_bytes()).await.map(|()| opened),
         refused => refused,
-    };
-    Ok((known, leash))
+    })
 }
 
 async fn connect(
     settings: &Settings,
     ttl: Duration,
     login: Option<&str>,
-) -> Result<(Result<Client, Said>, Leash)> {
+) -> Result<Result<Opened, Said>> {
     let mut connector = Client::connector()
         .with_session_timeout(ttl)
         .with_connection_timeout(settings.timeout)
@@ -289,25 +243,18 @@ async fn connect(
         connector = connector.with_auth(DIGEST, login.as_bytes());
     }
     let ensemble = settings.ensemble();
-    let (connected, leash) = driven(&Handle::current(), ttl, async {
-        match &settings.tls {
-            Some(files) => tls::connect(connector, files, &ensemble).await,
-            None => Ok(connector.connect(&ensemble).await),
+    let (connected, task) = spawned_by::<Result<_>>(async {
+        #[cfg(feature = "tls")]
+        if let Some(tls) = &settings.tls {
+            return crate::tls::connect(connector, tls, &ensemble).await;
         }
+        Ok(connector.connect(&ensemble).await)
     })
     .await;
-    Ok((connected?, leash))
-}
-
-/// Stops a session that was to close, if a caller still has it.
-struct Stops(Weak<Leash>);
-
-impl Drop for Stops {
-    fn drop(&mut self) {
-        if let Some(leash) = self.0.upgrade() {
-            leash.stop();
-        }
-    }
+    Ok(connected?.map(|client| {
+        let life = client.session_timeout();
+        (client, task.map(|task| SessionTask::keep(task, life)))
+    }))
 }
 
 /// Makes all watches read again when the connection has changed, and when the session is over.
@@ -315,7 +262,7 @@ async fn stir(watches: Watches, cut_off: Arc<Mutex<Option<Instant>>>, mut states
     loop {
         let state = states.changed().await;
         let is_cut_off = state == SessionState::Disconnected;
-        *cut_off.lock().unwrap_or_else(PoisonError::into_inner) = is_cut_off.then(Instant::now);
+        *cut_off.lock() = is_cut_off.then(Instant::now);
         if !is_cut_off {
             watches.stir();
         }

@@ -31,14 +31,19 @@ impl Account {
     }
 
     /// Claims the fence, and then reads the balance.
-    async fn balance(&self, token: u64) -> Result<i64, Box<dyn Error>> {
+    async fn balance(&self, token: tenure_core::Token) -> Result<i64, Box<dyn Error>> {
         self.fence.claim(token).await?;
         let balance = self.balances.find_one(doc! { "_id": "account" }).await?;
         Ok(balance.map_or(Ok(0), |balance| balance.get_i64("amount"))?)
     }
 
     /// Writes the booking and the balance in one step: both, or neither.
-    async fn book(&self, amount: i64, before: i64, token: u64) -> tenure_core::Result<()> {
+    async fn book(
+        &self,
+        amount: i64,
+        before: i64,
+        token: tenure_core::Token,
+    ) -> tenure_core::Result<()> {
         let booked = Write::insert(&self.bookings, &doc! { "amount": amount })?;
         let balance = doc! { "_id": "account", "amount": before + amount };
         let account = doc! { "_id": "account" };

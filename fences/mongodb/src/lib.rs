@@ -43,8 +43,8 @@
 //! * **Every write through the fence.** A plain `update_one` does not check the token.
 //! * **One [`write`](Fence::write) for changes that belong together.** Two guarded writes are two
 //!   transactions.
-//! * **Exclusive locks only**: a mutex, a write lock, an election. Two readers, or two holders of a
-//!   semaphore, hold at once with different tokens, and the newer would shut out the older.
+//! * **Exclusive locks only**: a mutex, a write lock, an election. Readers and
+//!   holders of permits hold at the same time, so they have no token.
 //!
 //! # What is not promised
 //!
@@ -77,7 +77,7 @@ use mongodb::options::{
 };
 use mongodb::{ClientSession, Collection, Database};
 use serde::Serialize;
-use tenure_core::{Error, Key, Result, check_token};
+use tenure_core::{Error, Key, Result, Token};
 
 /// The driver, whose databases, collections and sessions a [`Fence`] uses.
 pub use mongodb;
@@ -163,7 +163,7 @@ impl Fence {
     /// # Cancel safety
     ///
     /// If the future is dropped after it was polled, the claim may be done or not.
-    pub async fn claim(&self, token: u64) -> Result<()> {
+    pub async fn claim(&self, token: Token) -> Result<()> {
         let raised = self.raise(token, None);
         match tokio::time::timeout(self.within, raised).await {
             Ok(raised) => raised.map_err(|failed| failed.into_error(true)),
@@ -187,9 +187,8 @@ impl Fence {
     pub async fn write(
         &self,
         writes: impl IntoIterator<Item = Write>,
-        token: u64,
+        token: Token,
     ) -> Result<Written> {
-        check_token(token)?;
         let writes: Vec<Write> = writes.into_iter().collect();
         transaction::run(self, token, &writes).await
     }
@@ -203,7 +202,7 @@ impl Fence {
         &self,
         collection: &Collection<T>,
         document: &T,
-        token: u64,
+        token: Token,
     ) -> Result<Bson> {
         let done = self.write([Write::insert(collection, document)?], token).await?;
         Ok(done.inserted.into_iter().next().unwrap_or_default())
@@ -219,7 +218,7 @@ impl Fence {
         collection: &Collection<T>,
         filter: Document,
         update: impl Into<UpdateModifications>,
-        token: u64,
+        token: Token,
     ) -> Result<Written> {
         self.write([Write::update_one(collection, filter, update)], token).await
     }
@@ -234,7 +233,7 @@ impl Fence {
         collection: &Collection<T>,
         filter: Document,
         replacement: &T,
-        token: u64,
+        token: Token,
     ) -> Result<Written> {
         self.write([Write::replace_one(collection, filter, replacement)?], token).await
     }
@@ -248,7 +247,7 @@ impl Fence {
         &self,
         collection: &Collection<T>,
         filter: Document,
-        token: u64,
+        token: Token,
     ) -> Result<bool> {
         let done = self.write([Write::delete_one(collection, filter)], token).await?;
         Ok(done.deleted > 0)
@@ -260,11 +259,10 @@ impl Fence {
     /// already read the record can then no longer commit.
     async fn raise(
         &self,
-        token: u64,
+        token: Token,
         session: Option<&mut ClientSession>,
     ) -> Result<(), trouble::Failed> {
-        check_token(token).map_err(trouble::Failed::Final)?;
-        let own = i64::try_from(token).expect("a checked token is below 2^53");
+        let own = i64::try_from(token.get()).expect("a token is below 2^53");
         let raised = doc! { "$max": ["$token", own] };
         let writes = doc! { "$add": [{ "$ifNull": ["$writes", 0_i64] }, 1_i64] };
         let name = doc! { "$literal": self.name() };
@@ -286,7 +284,7 @@ impl Fence {
             Some(Bson::Int64(newest)) if *newest <= own => Ok(()),
             Some(Bson::Int64(newest)) => {
                 let newest = newest.unsigned_abs();
-                Err(trouble::Failed::Final(Stale { token, newest }.into()))
+                Err(trouble::Failed::Final(Stale { token: token.get(), newest }.into()))
             }
             _ => Err(trouble::Failed::Final(trouble::foreign(self.name()))),
         }

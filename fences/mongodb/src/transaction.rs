@@ -6,7 +6,7 @@ use std::time::Duration;
 use mongodb::ClientSession;
 use mongodb::error::{TRANSIENT_TRANSACTION_ERROR, UNKNOWN_TRANSACTION_COMMIT_RESULT};
 use mongodb::options::{ReadConcern, ReadPreference, SelectionCriteria, TransactionOptions};
-use tenure_core::{Result, jitter};
+use tenure_core::{Backoff, Result, Token};
 use tokio::time::{sleep, timeout};
 
 use crate::trouble::{self, Failed};
@@ -18,7 +18,7 @@ const PAUSE_MIN: Duration = Duration::from_millis(2);
 const PAUSE_MAX: Duration = Duration::from_millis(200);
 
 /// Runs the transaction until it is done or refused, or the time limit of the fence is over.
-pub(crate) async fn run(fence: &Fence, token: u64, writes: &[Write]) -> Result<Written> {
+pub(crate) async fn run(fence: &Fence, token: Token, writes: &[Write]) -> Result<Written> {
     // Whether a commit was sent: from then on the writes may be done.
     let was_sent = AtomicBool::new(false);
     match timeout(fence.within, attempts(fence, token, writes, &was_sent)).await {
@@ -29,12 +29,12 @@ pub(crate) async fn run(fence: &Fence, token: u64, writes: &[Write]) -> Result<W
 
 async fn attempts(
     fence: &Fence,
-    token: u64,
+    token: Token,
     writes: &[Write],
     was_sent: &AtomicBool,
 ) -> Result<Written, Failed> {
     let mut session = fence.records.client().start_session().await?;
-    let mut backoff = Backoff::default();
+    let mut backoff = Backoff::new(PAUSE_MIN, PAUSE_MAX);
     loop {
         let failed = match attempt(fence, token, writes, &mut session, was_sent).await {
             Ok(written) => return Ok(written),
@@ -45,7 +45,7 @@ async fn attempts(
             Failed::Driver(error) if error.contains_label(TRANSIENT_TRANSACTION_ERROR) => {
                 // This label means that the server has rolled back the whole attempt.
                 was_sent.store(false, Ordering::Relaxed);
-                backoff.wait().await;
+                sleep(backoff.pause()).await;
             }
             failed => return Err(failed),
         }
@@ -54,7 +54,7 @@ async fn attempts(
 
 async fn attempt(
     fence: &Fence,
-    token: u64,
+    token: Token,
     writes: &[Write],
     session: &mut ClientSession,
     was_sent: &AtomicBool,
@@ -65,30 +65,17 @@ async fn attempt(
     for write in writes {
         write.run(session, &mut written).await?;
     }
-    let mut backoff = Backoff::default();
+    let mut backoff = Backoff::new(PAUSE_MIN, PAUSE_MAX);
     loop {
         was_sent.store(true, Ordering::Relaxed);
         match session.commit_transaction().await {
             Ok(()) => return Ok(written),
             // A second commit of one transaction has no effect.
             Err(error) if error.contains_label(UNKNOWN_TRANSACTION_COMMIT_RESULT) => {
-                backoff.wait().await;
+                sleep(backoff.pause()).await;
             }
             Err(error) => return Err(error.into()),
         }
-    }
-}
-
-/// An exponential backoff with jitter. It counts the failed attempts.
-#[derive(Default)]
-struct Backoff(u32);
-
-impl Backoff {
-    /// Waits before the next attempt.
-    async fn wait(&mut self) {
-        let pause = PAUSE_MIN.saturating_mul(1 << self.0.min(16)).min(PAUSE_MAX);
-        self.0 += 1;
-        sleep(jitter(pause, getrandom::u64().unwrap_or(0))).await;
     }
 }
 

@@ -16,6 +16,10 @@ use tenure_fence_mongodb::{Fence, Stale};
 use tenure_servers::have;
 use tenure_servers::mongodb::MONGOD;
 
+fn numbered(number: u64) -> tenure_core::Token {
+    tenure_core::Token::new(number).unwrap()
+}
+
 /// A fixture: a database of the test's own, a collection, and a fence.
 struct Bench {
     database: Database,
@@ -55,12 +59,15 @@ impl Bench {
 
     async fn set(&self, amount: i32, token: u64) -> Result<()> {
         let update = doc! { "$set": { "amount": amount } };
-        self.fence.update_one(&self.accounts, doc! { "_id": 1 }, update, token).await.map(drop)
+        self.fence
+            .update_one(&self.accounts, doc! { "_id": 1 }, update, numbered(token))
+            .await
+            .map(drop)
     }
 
     async fn insert(&self, id: i32, token: u64) -> Result<()> {
         let account = doc! { "_id": id, "amount": 0 };
-        self.fence.insert_one(&self.accounts, &account, token).await.map(drop)
+        self.fence.insert_one(&self.accounts, &account, numbered(token)).await.map(drop)
     }
 }
 

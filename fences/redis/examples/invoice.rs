@@ -40,12 +40,12 @@ impl Invoices {
     }
 
     /// Raises the token of the fence before the first read.
-    async fn claim(&mut self, token: u64) -> tenure_core::Result<()> {
+    async fn claim(&mut self, token: tenure_core::Token) -> tenure_core::Result<()> {
         self.fence.claim(&mut self.redis, token).await
     }
 
     /// Writes one invoice, and returns its number.
-    async fn add(&mut self, invoice: &str, token: u64) -> tenure_core::Result<u64> {
+    async fn add(&mut self, invoice: &str, token: tenure_core::Token) -> tenure_core::Result<u64> {
         self.fence.run(&mut self.redis, &self.write, &[NEXT, LIST], invoice, token).await
     }
 

@@ -38,8 +38,8 @@
 //!   the read and the write of the new holder. After the claim the fence refuses older writes.
 //! * **Every write through the fence.** A plain `SET` does not check the token.
 //! * **One script for changes that belong together.** Two guarded writes are two steps.
-//! * **Exclusive locks only**: a mutex, a write lock, an election. Two readers, or two holders of a
-//!   semaphore, hold at once with different tokens, and the newer would shut out the older.
+//! * **Exclusive locks only**: a mutex, a write lock, an election. Readers and
+//!   holders of permits hold at the same time, so they have no token.
 //! * **In a Cluster**, a fence lives in the hash slot of a key of its name, and guards keys in that
 //!   slot: `Fence::new("{invoices}")` guards keys with the tag `{invoices}`.
 //!   `Fence::new("invoice:42")` guards the key `invoice:42` and keys with the tag `{invoice:42}`.
@@ -75,7 +75,7 @@ use redis::{
     Cmd, ErrorKind, FromRedisValue, ServerErrorKind, SetOptions, ToRedisArgs, ToSingleRedisArg,
     Value,
 };
-use tenure_core::{Error, Key, Result, check_token};
+use tenure_core::{Error, Key, Result, Token};
 
 /// The driver, whose connections a [`Fence`] uses.
 pub use redis;
@@ -166,7 +166,7 @@ impl Fence {
     /// # Errors
     ///
     /// As [`run`](Self::run).
-    pub async fn claim(&self, conn: &mut impl ConnectionLike, token: u64) -> Result<()> {
+    pub async fn claim(&self, conn: &mut impl ConnectionLike, token: Token) -> Result<()> {
         let mut args = vec![token.to_string()];
         if let Some(life_ms) = self.life_ms {
             args.extend(["PX".to_owned(), life_ms.to_string()]);
@@ -186,7 +186,7 @@ impl Fence {
         conn: &mut impl ConnectionLike,
         key: impl ToSingleRedisArg,
         value: impl ToSingleRedisArg,
-        token: u64,
+        token: Token,
     ) -> Result<()> {
         self.set_options(conn, key, value, SetOptions::default(), token).await
     }
@@ -205,7 +205,7 @@ impl Fence {
         key: impl ToSingleRedisArg,
         value: impl ToSingleRedisArg,
         options: SetOptions,
-        token: u64,
+        token: Token,
     ) -> Result<T> {
         let mut args = value.to_redis_args();
         args.extend(options.to_redis_args());
@@ -221,7 +221,7 @@ impl Fence {
         &self,
         conn: &mut impl ConnectionLike,
         key: impl ToSingleRedisArg,
-        token: u64,
+        token: Token,
     ) -> Result<bool> {
         self.run(conn, &DELETE, key, None::<&str>, token).await
     }
@@ -247,9 +247,8 @@ impl Fence {
         script: &FencedScript,
         keys: impl ToRedisArgs,
         args: impl ToRedisArgs,
-        token: u64,
+        token: Token,
     ) -> Result<T> {
-        check_token(token)?;
         let keys = keys.to_redis_args();
         let call = self.call(script, &keys, args, token);
         let answer = match ask(conn, &call).await {
@@ -274,16 +273,16 @@ impl Fence {
         script: &FencedScript,
         keys: &[Vec<u8>],
         args: impl ToRedisArgs,
-        token: u64,
+        token: Token,
     ) -> Cmd {
         let life = self.life_ms.map_or_else(String::new, |life_ms| life_ms.to_string());
         let mut call = script.by_hash();
-        call.arg(keys.len() + 1).arg(keys).arg(&self.key).arg(args).arg(life).arg(token);
+        call.arg(keys.len() + 1).arg(keys).arg(&self.key).arg(args).arg(life).arg(token.get());
         call
     }
 
     /// Reads an answer of `check.lua`.
-    fn read<T: FromRedisValue>(&self, answer: Value, token: u64) -> Result<T> {
+    fn read<T: FromRedisValue>(&self, answer: Value, token: Token) -> Result<T> {
         let Value::Array(answer) = answer else { return Err(trouble::unknown_answer()) };
         let mut answer = answer.into_iter();
         let (verdict, more) = (answer.next(), answer.next().unwrap_or(Value::Nil));
@@ -294,7 +293,7 @@ impl Fence {
             }
             Some(Value::Int(0)) => {
                 let newest = u64::from_redis_value(more).map_err(|_| trouble::unknown_answer())?;
-                Err(Stale { token, newest }.into())
+                Err(Stale { token: token.get(), newest }.into())
             }
             Some(Value::Int(2)) => {
                 let text = String::from_redis_value(more).map_err(|_| trouble::unknown_answer())?;

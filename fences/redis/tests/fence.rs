@@ -19,6 +19,10 @@ use server::Server;
 use tenure_core::{ErrorKind, NUMBER_MAX, Result};
 use tenure_fence_redis::{Fence, Stale};
 
+fn numbered(number: u64) -> tenure_core::Token {
+    tenure_core::Token::new(number).unwrap()
+}
+
 /// A fixture: a server of the test's own, a connection to it, and a fence.
 struct Bench {
     server: Server,

@@ -68,13 +68,8 @@ impl Outcome {
     }
 }
 
-/// Microseconds with a unit that keeps the number short.
 fn time(us: f64) -> String {
-    match us {
-        ..1_000.0 => format!("{us:.1}µs"),
-        ..1_000_000.0 => format!("{:.1}ms", us / 1_000.0),
-        _ => format!("{:.1}s", us / 1_000_000.0),
-    }
+    format!("{:.1?}", Duration::from_secs_f64(us / 1_000_000.0))
 }
 
 #[allow(clippy::cast_precision_loss, reason = "the digits beyond 2^53 are not shown")]

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use tenure_core::{ErrorKind, Guard, Locks, Loss};
+use tenure_core::{ErrorKind, Locks, Loss, MutexGuard};
 
 use crate::fault::stage::{at_last, soon, until_line};
 
@@ -72,7 +72,7 @@ pub async fn a_holder_is_told_before_its_lock_is_given_away(
 
 /// Waits in line while the servers may not answer. A ticket that was requested meanwhile may have
 /// ended with its session.
-async fn wait(locks: Locks, ttl: Duration) -> Guard {
+async fn wait(locks: Locks, ttl: Duration) -> MutexGuard {
     loop {
         match locks.mutex("k").ttl(ttl).lock().await {
             Ok(guard) => return guard,

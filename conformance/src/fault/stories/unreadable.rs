@@ -19,7 +19,7 @@ pub async fn a_stranger_hides_nobody_ahead_of_it(
     let guard = locks.mutex("k").ttl(ttl).manual_renewal().lock().await.unwrap();
     trouble().await;
     let line = other.line("k").await.unwrap();
-    assert_eq!(line.iter().map(|(ticket, _)| ticket.id).collect::<Vec<_>>(), [guard.id()]);
+    assert_eq!(line.iter().map(|entry| entry.id).collect::<Vec<_>>(), [guard.id()]);
     let held = guard.handle();
     let lost = tokio::spawn(async move { held.lost().await });
     other.break_ticket("k", guard.id()).await.unwrap();

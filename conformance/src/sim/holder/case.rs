@@ -22,6 +22,10 @@ const SEEDS: u64 = 3;
 
 impl HolderCase {
     /// Runs the case with this holder. The error is the reason why the statement does not hold.
+    ///
+    /// # Errors
+    ///
+    /// The reason why the statement does not hold.
     pub fn play(&self, holder: &Arc<dyn Holder>) -> Result<(), String> {
         for seed in 0..SEEDS {
             let holder = holder.clone();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::layers::AnyEngine;
-use tenure_core::{BoxFuture, Guard, LeaseHandle, Locks, Result, Runtime, TicketId};
+use tenure_core::{BoxFuture, LeaseHandle, Locks, MutexGuard, Result, Runtime, TicketId};
 
 use super::{Claim, Client, Holder, Locking, View};
 
@@ -35,17 +35,17 @@ impl Client for Locks {
     }
 }
 
-impl Claim for Guard {
+impl Claim for MutexGuard {
     fn key(&self) -> String {
-        LeaseHandle::key(self).as_str().to_owned()
+        MutexGuard::key(self).as_str().to_owned()
     }
 
     fn token(&self) -> u64 {
-        LeaseHandle::token(self)
+        MutexGuard::token(self).get()
     }
 
     fn id(&self) -> TicketId {
-        LeaseHandle::id(self)
+        MutexGuard::id(self)
     }
 
     fn view(&self) -> Arc<dyn View> {
@@ -53,7 +53,7 @@ impl Claim for Guard {
     }
 
     fn release(self: Box<Self>) -> BoxFuture<Result<()>> {
-        Box::pin(async move { Guard::release(*self).await })
+        Box::pin(async move { MutexGuard::release(*self).await })
     }
 }
 

@@ -1,11 +1,12 @@
 //! A scene: one store, a few clients with a network each, and an observer of every request.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::{Either, select};
 use tenure_core::layers::AnyEngine;
+use tenure_core::sync::Mutex;
 use tenure_core::{Engine as _, Key, Memory, Place, Runtime as _, Ticket, TicketId, TicketState};
 
 use super::{Claim, Client, Holder, Locking, View};
@@ -197,5 +198,5 @@ pub(super) fn ensure(is_true: bool, otherwise: &str) -> Verdict {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock()
 }

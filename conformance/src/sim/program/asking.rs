@@ -63,7 +63,7 @@ impl Program {
             AcquireMode::Within(time) => mutex.try_lock_for(time).await?,
             AcquireMode::Ever | AcquireMode::Dropped(_) => Some(mutex.lock().await?),
         };
-        Ok(guard.map(|guard| Got::One(guard, Share::WHOLE)))
+        Ok(guard.map(|guard| Got::One(guard.into(), Share::WHOLE)))
     }
 
     async fn ask_seat(&self, locks: &Locks, key: &str, mode: AcquireMode) -> Result<Option<Got>> {
@@ -73,7 +73,7 @@ impl Program {
             AcquireMode::Within(time) => election.try_campaign_for(time).await?,
             AcquireMode::Ever | AcquireMode::Dropped(_) => Some(election.campaign().await?),
         };
-        Ok(guard.map(|guard| Got::One(guard, Share::WHOLE)))
+        Ok(guard.map(|guard| Got::One(guard.into(), Share::WHOLE)))
     }
 
     async fn ask_all(&self, locks: &Locks, key: &str, mode: AcquireMode) -> Result<Option<Got>> {
@@ -105,8 +105,9 @@ impl Program {
             AcquireMode::Within(time) => lock.try_read_for(time).await?,
             AcquireMode::Ever | AcquireMode::Dropped(_) => Some(lock.read().await?),
         };
-        Ok(guard
-            .map(|guard| Got::One(guard, Share::new(1, SHARE_OF_MAX).expect("the share is valid"))))
+        Ok(guard.map(|guard| {
+            Got::One(guard.into(), Share::new(1, SHARE_OF_MAX).expect("the share is valid"))
+        }))
     }
 
     async fn ask_permits(
@@ -126,6 +127,6 @@ impl Program {
             }
         };
         let share = Share::new(count, permits)?;
-        Ok(guard.map(|guard| Got::One(guard, share)))
+        Ok(guard.map(|guard| Got::One(guard.into(), share)))
     }
 }

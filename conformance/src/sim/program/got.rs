@@ -2,15 +2,14 @@
 
 use std::sync::Arc;
 
-use tenure_core::{
-    Guard, LeaseHandle, MultiGuard, Result, SHARE_OF_MAX, Share, TicketId, WriteGuard,
-};
+use tenure_core::{LeaseHandle, MultiGuard, Result, SHARE_OF_MAX, Share, TicketId, WriteGuard};
 
+use crate::any_guard::AnyGuard;
 use crate::sim::holder::{Claim, View};
 
 /// The guards of a program.
 pub(super) enum Got {
-    One(Guard, Share),
+    One(AnyGuard, Share),
     Write(WriteGuard),
     All(MultiGuard),
     Other(Box<dyn Claim>),
@@ -61,7 +60,7 @@ impl Part {
         Self {
             key: held.key().as_str().to_owned(),
             share,
-            token: held.token(),
+            token: held.number(),
             id: held.id(),
             view: Arc::new(held),
         }

@@ -23,7 +23,7 @@ impl Program {
     /// Campaigns and leads, more than once if needed, until the work of a term is done.
     pub(super) async fn lead(&self, locks: &Locks, key: &str) {
         let election = locks.election(key).ttl(self.plan.ttl).note(self.name.as_str());
-        if let Err(error) = election.run(|term| self.work(term)).await {
+        if let Err(error) = election.run(|_, term| self.work(term)).await {
             self.hear(&error, false);
         }
     }

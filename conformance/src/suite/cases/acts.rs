@@ -183,6 +183,7 @@ pub(crate) fn lost<T>(answer: Result<T>) -> Option<Loss> {
 
 /// Whether an observer sees the token of the holder. A store without an order may consist of
 /// several, and show a later one, but never an earlier.
-pub(crate) async fn is_token_of(arena: &Arena, seen: u64, own: u64) -> bool {
+pub(crate) async fn is_token_of(arena: &Arena, seen: u64, own: impl Into<u64>) -> bool {
+    let own = own.into();
     seen == own || (seen > own && !arena.profile().await.fair)
 }

@@ -138,7 +138,7 @@ pub(crate) async fn a_broken_waiter_learns_that_it_was_broken(arena: &Arena) {
             }
             arena.pass(arena.beat() / 4).await;
         };
-        assert_eq!(operator.break_ticket("k", line[1].0.id).await.unwrap(), LeaveOutcome::Waiting);
+        assert_eq!(operator.break_ticket("k", line[1].id).await.unwrap(), LeaveOutcome::Waiting);
     };
     let both = futures_util::future::join(waiting.lock(), breaks);
     let (waited, ()) = arena.soon("a broken waiter is notified", both).await;

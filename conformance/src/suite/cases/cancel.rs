@@ -10,7 +10,7 @@ use std::task::Poll;
 
 use futures_util::future::maybe_done;
 use tenure_core::{
-    Engine as _, Guard, LeaveMode, Liveness, Locks, MultiGuard, Result, WaitMode, WriteGuard,
+    Engine as _, LeaveMode, Liveness, Locks, MultiGuard, MutexGuard, Result, WaitMode, WriteGuard,
 };
 
 use super::acts::{Acts as _, MUTEX};
@@ -134,7 +134,7 @@ pub(crate) async fn a_future_that_takes_a_free_lock_may_be_dropped(arena: &Arena
     sweep.over(0, || all.lock()).await;
     sweep.over(0, || all.try_lock()).await;
     sweep.over(0, || election.campaign()).await;
-    sweep.over(0, || election.run(|_| pause())).await;
+    sweep.over(0, || election.run(|_, _| pause())).await;
     if arena.keeps_permits().await {
         let semaphore = &locks.semaphore("k", 5);
         sweep.over(0, || semaphore.acquire_many(3)).await;
@@ -211,7 +211,7 @@ pub(crate) async fn a_waiter_that_is_served_while_it_is_dropped_releases_the_loc
 pub(crate) async fn a_release_may_be_dropped(arena: &Arena) {
     let sweep = Sweep::new(arena).await;
     let locks = &sweep.locks;
-    sweep.over_each(0, async || locks.mutex("k").lock().await.unwrap(), Guard::release).await;
+    sweep.over_each(0, async || locks.mutex("k").lock().await.unwrap(), MutexGuard::release).await;
     sweep
         .over_each(
             0,
@@ -235,7 +235,7 @@ pub(crate) async fn a_manual_renewal_may_be_dropped(arena: &Arena) {
     sweep.while_held(|| held.warned()).await;
     guard.check().expect("the lock is still held");
     let line = sweep.observer.line("k").await.unwrap();
-    assert_eq!((&*line[0].0.note, line[0].0.id), ("new", guard.id()));
+    assert_eq!((&*line[0].note, line[0].id), ("new", guard.id()));
     assert_eq!(guard.token(), token, "the token is unchanged");
     guard.release().await.expect("the lock was held");
     sweep.is_left(0).await;

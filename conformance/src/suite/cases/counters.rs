@@ -25,7 +25,7 @@ pub(crate) async fn a_sequence_begins_at_one_and_grows(arena: &Arena) {
     let client = arena.client().await;
     for expected in 1..=5 {
         let counter = count(&client, "k", 1, None).await;
-        assert_eq!(counter, CounterValue { value: expected, allowed: true, resets_in: None });
+        assert_eq!(counter, CounterValue::of_sequence(expected));
     }
     assert_eq!(count(&client, "k", 10, None).await.value, 15);
     assert_eq!(count(&client, "k", 0, None).await.value, 15, "reading adds nothing");

@@ -1,9 +1,10 @@
 //! Many callers of one key at the same time, each on a thread of its own in real time.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
+use tenure_core::sync::Mutex;
 use tenure_core::{LeaseHandle, Liveness, Result, Runtime, TicketId};
 
 use super::kind::{Grip, Lock};
@@ -103,7 +104,7 @@ impl Crowd {
     /// Whether this caller holds on entry. All others that believe to hold are counted. The
     /// newcomer is checked last: if it still holds, it held during the count.
     fn comes(&self, newcomer: LeaseHandle, permits: u32) -> bool {
-        let (id, token) = (newcomer.id(), newcomer.token());
+        let (id, token) = (newcomer.id(), newcomer.number());
         let mut inside = self.inside();
         inside.holders.push((newcomer, permits));
         inside.holders.retain(|(held, _)| held.check().is_ok());
@@ -134,6 +135,6 @@ impl Crowd {
     }
 
     fn inside(&self) -> std::sync::MutexGuard<'_, Inside> {
-        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inside.lock()
     }
 }

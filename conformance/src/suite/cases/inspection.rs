@@ -1,14 +1,12 @@
 //! Inspection: a line shows the holders and the waiters, and a view gives no rights.
 
 use tenure_core::event::EventKind;
-use tenure_core::{
-    ErrorKind, Locks, OWNER_BYTES_MAX, Place, Share, Ticket, TicketState, WatchEvent,
-};
+use tenure_core::{ErrorKind, LineEntry, Locks, OWNER_BYTES_MAX, Share, TicketState, WatchEvent};
 
 use super::acts::{is_token_of, needs, refused};
 use crate::Arena;
 
-async fn line(locks: &Locks, length: usize, arena: &Arena) -> Vec<(Ticket, Place)> {
+async fn line(locks: &Locks, length: usize, arena: &Arena) -> Vec<LineEntry> {
     let grown = async {
         loop {
             let line = locks.line("k").await.expect("the line can be seen");
@@ -26,13 +24,15 @@ pub(crate) async fn a_line_shows_the_holder(arena: &Arena) {
     let mine = locks.with_owner("an owner").unwrap();
     let guard = mine.mutex("k").note("a note").lock().await.unwrap();
     let line = line(&observer, 1, arena).await;
-    let (ticket, place) = &line[0];
-    assert_eq!((&*ticket.owner, &*ticket.note), ("an owner", "a note"));
-    assert_eq!((ticket.id, ticket.key.as_str()), (guard.id(), "k"));
-    assert_eq!(place.state, TicketState::Holding);
-    assert!(is_token_of(arena, place.number, guard.token()).await);
-    assert_eq!((place.ahead, place.leaving), (0, false));
-    assert_eq!(ticket.share, Share::WHOLE);
+    let holder = &line[0];
+    assert_eq!((&*holder.owner, &*holder.note), ("an owner", "a note"));
+    assert_eq!((holder.id, holder.key.as_str()), (guard.id(), "k"));
+    assert_eq!(holder.state, TicketState::Holding);
+    assert!(is_token_of(arena, holder.number, guard.token()).await);
+    assert_eq!((holder.ahead, holder.leaving), (0, false));
+    assert_eq!(holder.share, Share::WHOLE);
+    let named = observer.mutex("k").holder().await.unwrap().expect("it is locked");
+    assert_eq!(named.id, guard.id());
     guard.release().await.unwrap();
     assert!(observer.line("k").await.unwrap().is_empty());
 }
@@ -51,11 +51,11 @@ pub(crate) async fn a_line_shows_the_waiters_and_their_shares(arena: &Arena) {
     let line = line(&observer, 3, arena).await;
     let seen: Vec<_> = line
         .iter()
-        .map(|(ticket, place)| (&*ticket.owner, ticket.share.take(), place.ahead, place.state))
+        .map(|entry| (&*entry.owner, entry.share.take(), entry.ahead, entry.state))
         .collect();
     let (holding, waiting) = (TicketState::Holding, TicketState::Waiting);
     assert_eq!(seen, [("one", 4, 0, holding), ("two", 3, 4, waiting), ("three", 1, 7, waiting)]);
-    assert!(line.iter().all(|(ticket, _)| *ticket.note == *ticket.owner && ticket.share.of() == 5));
+    assert!(line.iter().all(|entry| *entry.note == *entry.owner && entry.share.of() == 5));
     guard.release().await.unwrap();
 }
 
@@ -115,7 +115,7 @@ pub(crate) async fn an_owner_has_a_name(arena: &Arena) {
     let locks = arena.locks().await;
     let guard = locks.mutex("k").lock().await.unwrap();
     let line = locks.line("k").await.unwrap();
-    assert!(line[0].0.owner.contains(&format!("[{}]", std::process::id())), "this process");
+    assert!(line[0].owner.contains(&format!("[{}]", std::process::id())), "this process");
     guard.release().await.unwrap();
     assert_eq!(
         refused(locks.with_owner(&"x".repeat(OWNER_BYTES_MAX + 1)).map(|_| ())),

@@ -1,9 +1,10 @@
 //! The kinds of exclusive lock: a mutex, the last permit of a semaphore, and a writer.
 
-use std::ops::Deref;
 use std::time::Duration;
 
-use tenure_core::{Guard, LeaseHandle, Locks, Mutex, Result, RwLock, Semaphore, WriteGuard};
+use tenure_core::{LeaseHandle, Locks, Mutex, Permit, Result, RwLock, Semaphore};
+
+pub(crate) use crate::any_guard::AnyGuard as Grip;
 
 use crate::Arena;
 
@@ -24,7 +25,7 @@ pub(crate) struct Exclusive {
     kind: Kind,
     beat: Duration,
     ttl: Duration,
-    drained: Option<Guard>,
+    drained: Option<Permit>,
 }
 
 impl Exclusive {
@@ -51,7 +52,7 @@ impl Exclusive {
 
     /// The lease of the other permits of a semaphore. Without it, several callers hold at once.
     pub(crate) fn drained(&self) -> Option<LeaseHandle> {
-        self.drained.as_ref().map(Guard::handle)
+        self.drained.as_ref().map(Permit::handle)
     }
 
     /// A lock with a long ttl and a short renewal period.
@@ -102,64 +103,37 @@ impl Lock {
 
     pub(crate) async fn lock(&self) -> Result<Grip> {
         Ok(match self {
-            Self::Mutex(lock) => Grip::Guard(lock.lock().await?),
-            Self::Permit(lock) => Grip::Guard(lock.acquire().await?),
-            Self::Writer(lock) => Grip::Writer(lock.write().await?),
+            Self::Mutex(lock) => lock.lock().await?.into(),
+            Self::Permit(lock) => lock.acquire().await?.into(),
+            Self::Writer(lock) => lock.write().await?.into(),
         })
     }
 
     /// A read lock, for a reader-writer lock.
     pub(crate) async fn read(&self) -> Result<Grip> {
         let Self::Writer(lock) = self else { panic!("only a reader-writer lock has readers") };
-        lock.read().await.map(Grip::Guard)
+        lock.read().await.map(Grip::from)
     }
 
     /// Several permits, for a semaphore.
     pub(crate) async fn acquire_many(&self, count: u32) -> Result<Grip> {
         let Self::Permit(lock) = self else { panic!("only a semaphore has permits") };
-        lock.acquire_many(count).await.map(Grip::Guard)
+        lock.acquire_many(count).await.map(Grip::from)
     }
 
     pub(crate) async fn try_lock(&self) -> Result<Option<Grip>> {
         Ok(match self {
-            Self::Mutex(lock) => lock.try_lock().await?.map(Grip::Guard),
-            Self::Permit(lock) => lock.try_acquire().await?.map(Grip::Guard),
-            Self::Writer(lock) => lock.try_write().await?.map(Grip::Writer),
+            Self::Mutex(lock) => lock.try_lock().await?.map(Grip::from),
+            Self::Permit(lock) => lock.try_acquire().await?.map(Grip::from),
+            Self::Writer(lock) => lock.try_write().await?.map(Grip::from),
         })
     }
 
     pub(crate) async fn try_lock_for(&self, time: Duration) -> Result<Option<Grip>> {
         Ok(match self {
-            Self::Mutex(lock) => lock.try_lock_for(time).await?.map(Grip::Guard),
-            Self::Permit(lock) => lock.try_acquire_for(time).await?.map(Grip::Guard),
-            Self::Writer(lock) => lock.try_write_for(time).await?.map(Grip::Writer),
+            Self::Mutex(lock) => lock.try_lock_for(time).await?.map(Grip::from),
+            Self::Permit(lock) => lock.try_acquire_for(time).await?.map(Grip::from),
+            Self::Writer(lock) => lock.try_write_for(time).await?.map(Grip::from),
         })
-    }
-}
-
-/// A guard of any kind.
-#[derive(Debug)]
-pub(crate) enum Grip {
-    Guard(Guard),
-    Writer(WriteGuard),
-}
-
-impl Grip {
-    pub(crate) async fn release(self) -> Result<()> {
-        match self {
-            Self::Guard(guard) => guard.release().await,
-            Self::Writer(guard) => guard.release().await,
-        }
-    }
-}
-
-impl Deref for Grip {
-    type Target = Guard;
-
-    fn deref(&self) -> &Guard {
-        match self {
-            Self::Guard(guard) => guard,
-            Self::Writer(guard) => guard,
-        }
     }
 }

@@ -5,8 +5,9 @@
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
+use crate::sync::Mutex;
 use crate::{Error, ExpiringMap, Result, TicketId, Time};
 
 /// The tickets whose last join has no answer.
@@ -104,7 +105,7 @@ impl Joins {
     }
 
     fn lock(&self) -> MutexGuard<'_, Tickets> {
-        self.tickets.lock().unwrap_or_else(PoisonError::into_inner)
+        self.tickets.lock()
     }
 }
 
@@ -132,7 +133,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::line::expiring_map::MOST;
+    use crate::toolbox::expiring_map::MOST;
 
     const NOW: Time = Time { boot_ns: 1, raw_ns: 1 };
 
@@ -167,7 +168,7 @@ mod tests {
         drop(join(&joins, id));
         assert!(joins.never_began(id, NOW));
         drop(joins.begin_in_place(id, from(NOW)));
-        assert!(!joins.never_began(id, NOW), "one began without the host");
+        assert!(!joins.never_began(id, NOW), "one began without the runtime");
         joins.forget(id);
         drop(joins.begin_in_place(id, from(NOW)));
         drop(join(&joins, id));

@@ -4,8 +4,8 @@
 
 use std::collections::{HashMap, HashSet};
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::{Stream, stream};
 use http_body_util::combinators::BoxBody;
@@ -15,6 +15,7 @@ use hyper::client::conn::http2::{SendRequest, handshake};
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use tenure_core::sync::Mutex;
 use tenure_servers::etcd::Cluster;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, oneshot};
@@ -326,5 +327,5 @@ fn said_instead(left: &mut Vec<u8>, number: u64, lie: Option<&Lie>) -> Vec<u8> {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock()
 }

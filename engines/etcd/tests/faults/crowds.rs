@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use futures_util::future::{join_all, try_join_all};
 use tenure_core::event::EventKind;
-use tenure_core::{ErrorKind, Guard, LeaveOutcome, Locks, Loss, Result, WatchEvent};
+use tenure_core::{
+    ErrorKind, LeaveOutcome, Locks, Loss, MutexGuard, Permit, ReadGuard, Result, WatchEvent,
+};
 use tenure_servers::etcd::Cluster;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
@@ -175,7 +177,7 @@ async fn behind_many(
     cluster: &Cluster,
     locks: &Locks,
     ttl: Duration,
-) -> (Vec<Guard>, JoinHandle<Result<Guard>>) {
+) -> (Vec<Permit>, JoinHandle<Result<Permit>>) {
     let permits = locks.semaphore("s", HOLDERS);
     let all = try_join_all((0..HOLDERS).map(|_| permits.acquire())).await.unwrap();
     let waiting = connect(cluster).await.semaphore("s", HOLDERS).ttl(ttl);
@@ -192,7 +194,7 @@ fn who_waits_behind_more_holders_than_one_transaction_may_ask_for_is_served() {
         // It gives several signs of life, and looks at all of them each time.
         tokio::time::sleep(TTL * 2).await;
         assert!(!waiting.is_finished(), "{:?}", waiting.await);
-        join_all(all.into_iter().map(Guard::release)).await;
+        join_all(all.into_iter().map(Permit::release)).await;
         soon("it is served", waiting).await.unwrap().unwrap().release().await.unwrap();
     });
 }
@@ -202,7 +204,7 @@ fn who_waits_behind_more_holders_than_one_transaction_may_compare_can_be_broken(
     play(1, async |cluster| {
         let locks = connect(&cluster).await;
         let (all, waiting) = behind_many(&cluster, &locks, LONG).await;
-        let (ticket, _) = locks.line("s").await.unwrap().pop().unwrap();
+        let ticket = locks.line("s").await.unwrap().pop().unwrap();
         assert_eq!(locks.break_ticket("s", ticket.id).await.unwrap(), LeaveOutcome::Requested);
         let told = soon("it is told", waiting).await.unwrap().unwrap_err();
         assert_eq!(told.loss(), Some(Loss::Broken), "{told}");
@@ -236,8 +238,9 @@ fn what_is_too_much_for_one_message_is_told_in_parts() {
             let WatchEvent::Event(event) = told else { panic!("after {seen} of them: {told:?}") };
             assert_eq!(event.kind, EventKind::Expired);
         }
-        for guard in alone.iter().chain(&together) {
-            soon("its holder is told", guard.lost()).await;
+        let together = together.iter().map(ReadGuard::handle);
+        for holder in alone.iter().map(MutexGuard::handle).chain(together) {
+            soon("its holder is told", holder.lost()).await;
         }
     });
 }

@@ -121,7 +121,6 @@ fn a_lock_goes_on_to_whoever_is_behind_although_its_member_is_full() {
             until_line(&a, "k", 2).await;
             let third = waits(&c);
             until_line(&a, "k", 3).await;
-            // With this release, the second ticket learns which ticket is behind it.
             first.release().await.unwrap();
             let second = soon("the second is served", second).await.unwrap().unwrap();
             fill(&cluster);

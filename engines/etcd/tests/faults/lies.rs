@@ -334,7 +334,7 @@ fn a_member_that_is_behind_another_when_it_tells_of_a_lease_is_not_taken_for_one
             vec![life.encode_to_vec()]
         });
         let line = locks.line("k").await.unwrap();
-        assert!(line[0].1.life.is_some(), "the member was asked: {line:?}");
+        assert!(line[0].life.is_some(), "the member was asked: {line:?}");
         assert!(between.streams("LeaseTimeToLive") > 0);
         held.release().await.unwrap();
         locks.mutex("k").lock().await.unwrap().release().await.unwrap();

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::{join_all, select_all};
 use tenure_conformance::fault::stories::members;
 use tenure_core::event::EventKind;
-use tenure_core::{Locks, Loss, WatchEvent};
+use tenure_core::{Locks, Loss, MutexGuard, WatchEvent};
 use tenure_servers::Store as _;
 use tenure_servers::etcd::{Cluster, Member};
 use tokio::task::JoinSet;
@@ -186,7 +186,7 @@ fn listeners_outlive(lose: impl FnOnce(&Member)) {
             waiting.spawn(async move { locks.mutex(&*key).ttl(LONG).lock().await.map(drop) });
             until_line(&holder, &format!("k{at}"), 2).await;
         }
-        let told: JoinSet<_> = broken.iter().map(|guard| guard.lost()).collect();
+        let told: JoinSet<_> = broken.iter().map(MutexGuard::lost).collect();
         lose(cluster.follower().unwrap());
         for guard in held {
             guard.release().await.unwrap();
@@ -247,7 +247,7 @@ fn an_onlooker_outlives_the_member_that_it_listens_to() {
             (event.kind, event.number)
         };
         let guard = guard.unwrap();
-        assert_eq!(told(first), (EventKind::Joined, guard.token()));
+        assert_eq!(told(first), (EventKind::Joined, guard.token().get()));
         for member in cluster.members() {
             member.kill().unwrap();
             member.restart().unwrap();
@@ -257,7 +257,7 @@ fn an_onlooker_outlives_the_member_that_it_listens_to() {
             Ok(())
         })
         .await;
-        let token = guard.token();
+        let token = guard.token().get();
         guard.release().await.unwrap();
         for what in [EventKind::Served, EventKind::Left] {
             assert_eq!(told(soon("it is seen", watch.next()).await), (what, token));

@@ -11,8 +11,9 @@ use super::stage::{TTL, connect, play, soon, until_line};
 
 /// Returns the leases that tickets are bound to.
 pub(super) fn leases(cluster: &Cluster) -> Vec<String> {
-    let leases = cluster.ctl(&["get", "--prefix", "--print-value-only", "tenure/v1/s/"]).unwrap();
-    leases.lines().filter(|lease| !lease.is_empty()).map(str::to_owned).collect()
+    let keys = cluster.ctl(&["get", "--prefix", "--keys-only", "tenure/v1/s/"]).unwrap();
+    let leases = keys.lines().filter_map(|key| key.rsplit_once('/'));
+    leases.map(|(_, lease)| lease.trim_start_matches('0').to_owned()).collect()
 }
 
 /// Returns the keys of all tickets, in the order of their joins.
@@ -115,7 +116,7 @@ fn a_short_ttl_has_a_lease_of_its_own() {
         let long = locks.mutex("long").ttl(Duration::from_secs(60)).lock().await.unwrap();
         let short = locks.mutex("short").ttl(TTL).lock().await.unwrap();
         assert_eq!(leases(&cluster).len(), 2);
-        let lives = async |key: &str| locks.line(key).await.unwrap()[0].1.life.expect("it ends");
+        let lives = async |key: &str| locks.line(key).await.unwrap()[0].life.expect("it ends");
         assert!(lives("short").await <= TTL && lives("long").await > TTL * 10);
         long.check().unwrap();
         short.check().unwrap();
@@ -128,7 +129,7 @@ fn no_session_is_shorter_than_the_url_says() {
         let url = format!("{}?session_ttl=20s", cluster.url());
         let locks = tenure_etcd::connect(url).await.unwrap();
         let _short = locks.mutex("short").ttl(TTL).lock().await.unwrap();
-        let life = locks.line("short").await.unwrap()[0].1.life.expect("it ends");
+        let life = locks.line("short").await.unwrap()[0].life.expect("it ends");
         assert!(life > TTL * 5, "{life:?}");
     });
 }
@@ -145,7 +146,7 @@ fn an_operator_sees_for_how_long_the_tickets_of_others_live() {
         until_line(&operator, "k", 2).await;
         let before = cluster.members()[0].requests("LeaseTimeToLive");
         let line = operator.line("k").await.unwrap();
-        let lives: Vec<_> = line.iter().map(|(_, place)| place.life.expect("it ends")).collect();
+        let lives: Vec<_> = line.iter().map(|place| place.life.expect("it ends")).collect();
         assert!(lives[0] > Duration::from_secs(350) && lives[0] <= Duration::from_secs(600));
         assert!(lives[1] > Duration::from_secs(100) && lives[1] <= Duration::from_secs(200));
         assert_eq!(cluster.members()[0].requests("LeaseTimeToLive") - before, 2);
@@ -169,7 +170,7 @@ fn a_look_at_a_line_asks_for_few_sessions() {
         }
         let before = cluster.members()[0].requests("LeaseTimeToLive");
         let line = operator.line("k").await.unwrap();
-        assert_eq!(line.iter().filter(|(_, place)| place.life.is_some()).count(), 8);
+        assert_eq!(line.iter().filter(|place| place.life.is_some()).count(), 8);
         assert_eq!(cluster.members()[0].requests("LeaseTimeToLive") - before, 8);
     });
 }
@@ -194,7 +195,7 @@ fn a_ticket_that_cannot_be_read_keeps_others_out_as_any_other_does() {
             let looked = locks.line("k").await.expect_err("somebody stands there");
             for refused in [refused, looked] {
                 assert_eq!(refused.kind(), ErrorKind::Rejected, "{refused}");
-                let line = &held[..held.rfind('/').unwrap() - 8];
+                let line = held.rsplitn(4, '/').last().unwrap();
                 for part in ["cannot be read", "\"k\"", line, "when no client holds the lock"] {
                     assert!(refused.to_string().contains(part), "{part}: {refused}");
                 }

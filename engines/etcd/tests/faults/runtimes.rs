@@ -105,8 +105,8 @@ fn runtimes_may_come_and_go_and_be_many_at_a_time() {
                 let visits = async move {
                     for _ in 0..at % 4 {
                         let guard = visits.mutex("a").lock().await.unwrap();
-                        assert!(guard.token() > newest);
-                        newest = guard.token();
+                        assert!(guard.token().get() > newest);
+                        newest = guard.token().get();
                         if at % 3 > 0 {
                             guard.release().await.unwrap();
                         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::{
-    BackgroundRuntime, Engine, ErrorKind, Guard, Key, LeaveMode, Locks, Runtime, WaitMode,
+    BackgroundRuntime, Engine, ErrorKind, Key, LeaveMode, Locks, MutexGuard, Runtime, WaitMode,
 };
 use tenure_core::{Result, Share, Ticket, TicketState};
 use tenure_servers::etcd::Cluster;
@@ -100,7 +100,7 @@ fn a_ticket_that_came_in_unheard_and_is_asked_for_again_while_it_is_taken_out_st
 }
 
 /// Returns a client that repeats a request after half a second. Its first join of `k` is held back.
-async fn joins_twice(cluster: &Cluster) -> (Locks, JoinHandle<Result<Guard>>, Held) {
+async fn joins_twice(cluster: &Cluster) -> (Locks, JoinHandle<Result<MutexGuard>>, Held) {
     let between = Between::of(cluster).await;
     let locks = tenure_etcd::connect(format!("{}?timeout=500ms", between.url())).await.unwrap();
     locks.mutex("warm").ttl(TTL).lock().await.unwrap().release().await.unwrap();
@@ -140,7 +140,7 @@ fn a_join_that_arrives_after_its_waiter_was_broken_lets_nobody_in() {
         let held = other.mutex("k").ttl(TTL * 10).lock().await.unwrap();
         let (locks, joining, late) = joins_twice(&cluster).await;
         until_line(&other, "k", 2).await;
-        let waits = other.line("k").await.unwrap()[1].0.id;
+        let waits = other.line("k").await.unwrap()[1].id;
         other.break_ticket("k", waits).await.unwrap();
         assert_eq!(soon("it is told", joining).await.unwrap().unwrap_err().kind(), ErrorKind::Lost);
         held.release().await.unwrap();

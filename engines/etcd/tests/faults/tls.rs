@@ -1,7 +1,10 @@
 //! TLS: changed certificate files count from the next connection on.
 
 use std::fs;
+use std::path::PathBuf;
 
+use tenure_core::ErrorKind;
+use tenure_etcd::{Pem, Settings, Tls};
 use tenure_servers::Store as _;
 use tenure_servers::etcd::Cluster;
 
@@ -56,6 +59,36 @@ fn a_holder_keeps_its_lock_while_all_certificates_and_their_authority_are_replac
             guard.check().expect("it is held all the time");
             let next = connect(&cluster).await;
             assert!(next.mutex("held").try_lock().await.unwrap().is_none());
+            guard.release().await.unwrap();
+        },
+    );
+}
+
+#[test]
+fn a_program_connects_with_a_password_and_certificates_from_its_memory() {
+    play_on(
+        || Cluster::with_tls(1),
+        async |cluster| {
+            for words in
+                [&["user", "add", "root:secret"][..], &["user", "grant-role", "root", "root"]]
+            {
+                cluster.ctl(words).unwrap();
+            }
+            cluster.ctl(&["auth", "enable"]).unwrap();
+            let files = cluster.certificates().unwrap();
+            let memory = |file: PathBuf| Pem::Bytes(fs::read(file).unwrap());
+            let settings =
+                Settings::servers([format!("localhost:{}", cluster.members()[0].port())]);
+            let settings = settings.unwrap().tls(
+                Tls::new()
+                    .ca(memory(files.ca()))
+                    .identity(memory(files.client()), memory(files.client_key())),
+            );
+            let wrong = settings.clone().login("root", "wrong").connect().await.map(drop);
+            assert_eq!(wrong.unwrap_err().kind(), ErrorKind::Rejected);
+            let settings = settings.login("root", "secret");
+            let locks = at_last("it connects", async || settings.clone().connect().await).await;
+            let guard = at_last("it locks", async || locks.mutex("k").lock().await).await;
             guard.release().await.unwrap();
         },
     );

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use tenure_core::{ErrorKind, Guard, LeaveOutcome, Locks, TicketId};
+use tenure_conformance::AnyGuard;
+use tenure_core::{ErrorKind, LeaveOutcome, Locks, TicketId};
 use tenure_servers::etcd::Cluster;
 use tokio::time::sleep;
 
@@ -29,7 +30,7 @@ async fn leaves_a_ghost(between: &Between, locks: &Locks, other: &Locks) -> Tick
     guard.release().await.unwrap();
     soon("it arrives again", second.let_go()).await;
     let line = other.line("k").await.unwrap();
-    assert_eq!(line.iter().map(|(ticket, _)| ticket.id).collect::<Vec<_>>(), [ghost]);
+    assert_eq!(line.iter().map(|ticket| ticket.id).collect::<Vec<_>>(), [ghost]);
     ghost
 }
 
@@ -39,7 +40,7 @@ fn a_ticket_that_came_in_again_after_it_had_left_is_told_to_leave_and_taken_out(
         let ((between, locks), other) = (through(&cluster).await, connect(&cluster).await);
         leaves_a_ghost(&between, &locks, &other).await;
         // Another copy of the process may hold it: it is asked first.
-        let told = async || other.line("k").await.is_ok_and(|line| line[0].1.leaving);
+        let told = async || other.line("k").await.is_ok_and(|line| line[0].leaving);
         soon("it is told", async {
             while !told().await {
                 sleep(Duration::from_millis(20)).await;
@@ -85,7 +86,7 @@ fn a_join_whose_answer_is_late_is_not_taken_for_one_that_nobody_knows() {
         })
         .await;
         let line = other.line("k").await.unwrap();
-        assert!(line.len() == 1 && !line[0].1.leaving, "{line:?}");
+        assert!(line.len() == 1 && !line[0].leaving, "{line:?}");
         soon("it hears", late.let_go()).await;
         let guard = soon("it holds", joining).await.unwrap().unwrap();
         guard.check().unwrap();
@@ -95,8 +96,8 @@ fn a_join_whose_answer_is_late_is_not_taken_for_one_that_nobody_knows() {
 
 /// Releases a lock. The second answer reports only that the ticket is absent, as if another client
 /// had removed it.
-async fn released(guard: Guard) {
-    let released = guard.release().await;
+async fn released(guard: impl Into<AnyGuard>) {
+    let released = guard.into().release().await;
     assert_eq!(released.unwrap_err().kind(), ErrorKind::Lost);
 }
 

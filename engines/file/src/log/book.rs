@@ -8,10 +8,9 @@ use std::io;
 use std::sync::Arc;
 
 use crate::log::draft::{self, Draft};
+use crate::log::event_sink::EventSink;
 use crate::log::frame::{self, Cut};
 use crate::log::header::{HEADER_BYTES, Header};
-use crate::log::herald::Herald;
-use crate::log::past::Past;
 use crate::log::record::Record;
 use crate::log::shelf::name;
 use crate::log::state::State;
@@ -121,13 +120,13 @@ impl Book {
     /// Only the name shows whether this is still the book. A backup may have given the file a
     /// second name, and the process that replaced it may have died before it wrote that into the
     /// file.
-    pub(crate) fn catch_up(&mut self, dir: &Dir, herald: &mut Herald<'_>) -> io::Result<Found> {
+    pub(crate) fn catch_up(&mut self, dir: &Dir, sink: &mut EventSink<'_>) -> io::Result<Found> {
         let named = dir.look(&*self.name)?.filter(|named| named.id == self.id);
         let size = match named {
             Some(named) => named.bytes,
             None => dir::look_at(&self.file)?.bytes,
         };
-        let damage = self.read_until(size, herald)?;
+        let damage = self.read_until(size, sink)?;
         if named.is_none() {
             return Ok(Found::Replaced);
         }
@@ -149,7 +148,7 @@ impl Book {
     fn read_until(
         &mut self,
         size: u64,
-        herald: &mut Herald<'_>,
+        sink: &mut EventSink<'_>,
     ) -> io::Result<Option<&'static str>> {
         if size < self.end {
             return Ok(Some("it became shorter"));
@@ -160,7 +159,7 @@ impl Book {
         let mut tail = vec![0; usize::try_from(size - self.end).expect("a log fits in memory")];
         read_at(&self.file, &mut tail, self.end)?;
         let opened = self.end == HEADER_BYTES as u64;
-        let damage = self.replay(&tail, herald);
+        let damage = self.replay(&tail, sink);
         let kept_until = HEADER_BYTES as u64 + self.header.kept_bytes;
         if opened && self.end >= LOG_BYTES_READ_MAX.max(3 * kept_until) {
             self.long_from = self.end;
@@ -169,11 +168,8 @@ impl Book {
     }
 
     /// Replays whole records. Returns the reason if they cannot be this engine's.
-    fn replay(&mut self, mut tail: &[u8], herald: &mut Herald<'_>) -> Option<&'static str> {
+    fn replay(&mut self, mut tail: &[u8], sink: &mut EventSink<'_>) -> Option<&'static str> {
         let kept_until = HEADER_BYTES as u64 + self.header.kept_bytes;
-        let past = Past::of(tail, self.end, self.old_until);
-        self.state.floor = self.state.floor.max(past.floor);
-        self.last_us = self.last_us.max(past.last_us);
         loop {
             let body = match frame::cut(tail, self.header.seed(), self.end) {
                 Cut::Whole(body) => body,
@@ -181,15 +177,13 @@ impl Book {
                 Cut::End | Cut::Torn => return Some("what it keeps is cut short"),
                 Cut::Damaged => return Some("a record does not match its checksum"),
             };
-            if !past.is_over(body, self.end) {
-                let Some((record, at_us)) = Record::decode(body) else {
-                    return Some("a record is none of ours");
-                };
-                self.last_us = self.last_us.max(at_us);
-                herald.read(at_us, self.end < self.old_until);
-                if !self.state.replay(record, at_us, &mut |note| herald.hear(note)) {
-                    return Some("a record cannot follow the one before it");
-                }
+            let Some((record, at_us)) = Record::decode(body) else {
+                return Some("a record is none of ours");
+            };
+            self.last_us = self.last_us.max(at_us);
+            sink.read(at_us, self.end < self.old_until);
+            if !self.state.replay(record, at_us, &mut |note| sink.hear(note)) {
+                return Some("a record cannot follow the one before it");
             }
             let length = frame::HEAD_BYTES + body.len();
             self.end += length as u64;

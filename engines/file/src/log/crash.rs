@@ -12,8 +12,8 @@ use tenure_core::{Key, LeaveMode, Note, Owner, Place, Share, Ticket, TicketId, W
 
 use crate::log::book::{Book, Found};
 use crate::log::draft::Draft;
+use crate::log::event_sink::EventSink;
 use crate::log::header::{HEADER_BYTES, Header};
-use crate::log::herald::Herald;
 use crate::log::record::{Record, SessionId};
 use crate::log::shelf;
 use crate::os;
@@ -71,8 +71,8 @@ fn open(dir: &Path) -> Option<(Book, Found)> {
 
 fn catch_up(book: &mut Book, dir: &os::dir::Dir) -> Found {
     let (mut journal, mut notices) = (Journal::default(), Vec::new());
-    let mut herald = Herald::new(SessionId(9), true, 0, &mut journal, &mut notices);
-    book.catch_up(dir, &mut herald).unwrap()
+    let mut sink = EventSink::new(SessionId(9), true, 0, &mut journal, &mut notices);
+    book.catch_up(dir, &mut sink).unwrap()
 }
 
 fn create(dir: &Path, header: Header) {
@@ -194,7 +194,7 @@ fn a_log_that_is_written_anew_says_the_same_and_its_name_tells_that_the_old_one_
 }
 
 #[test]
-fn what_later_records_take_out_need_not_be_replayed() {
+fn a_log_that_is_read_anew_has_the_same_lines_and_the_same_floor() {
     let dir = Dir::new();
     let keys: Vec<_> = (0..7).map(|n| Key::new(format!("k{n}")).unwrap()).collect();
     create(&dir.0, Header::default());

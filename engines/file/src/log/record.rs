@@ -38,7 +38,7 @@ pub(crate) enum Record<'a> {
     Count { key: Cow<'a, Key>, count: Count },
     /// The book was damaged while these sessions lived. They may hold locks that the new book does
     /// not have.
-    Embargo { aside: Cow<'a, str>, sessions: Cow<'a, [SessionId]> },
+    DamageHold { aside: Cow<'a, str>, sessions: Cow<'a, [SessionId]> },
     /// This log was rewritten, in another file of the same name.
     Retired,
 }
@@ -77,7 +77,7 @@ impl Record<'_> {
                     word(out, *number);
                 }
             }
-            Self::Embargo { aside, sessions } => {
+            Self::DamageHold { aside, sessions } => {
                 text(out, aside);
                 sessions.iter().for_each(|session| long(out, session.0));
             }
@@ -95,7 +95,7 @@ impl Record<'_> {
             Self::Above { .. } => 6,
             Self::Sequence { .. } => 7,
             Self::Count { .. } => 8,
-            Self::Embargo { .. } => 9,
+            Self::DamageHold { .. } => 9,
             Self::Retired => 10,
         }
     }
@@ -130,7 +130,7 @@ impl Record<'_> {
                 key: from.key()?,
                 count: Count { value: from.word()?, ends_us: from.word()?, per_us: from.word()? },
             },
-            9 => Record::Embargo {
+            9 => Record::DamageHold {
                 aside: Cow::Owned(from.text()?.to_owned()),
                 sessions: from.sessions()?,
             },
@@ -139,49 +139,6 @@ impl Record<'_> {
         };
         from.0.is_empty().then_some((record, at_us))
     }
-}
-
-/// The part of a record about one ticket.
-pub(crate) struct Glance {
-    pub(crate) id: TicketId,
-    /// Its number, or the floor that it has.
-    pub(crate) number: u64,
-    /// It is out.
-    pub(crate) out: bool,
-    pub(crate) at_us: u64,
-}
-
-/// Reads the part of a record about one ticket; `None` if it is of no single ticket.
-pub(crate) fn glance(bytes: &[u8]) -> Option<Glance> {
-    let mut from = Reader(bytes);
-    let (kind, at_us) = (from.byte()?, from.word()?);
-    let mut number = 0;
-    let mut out = false;
-    let id = match kind {
-        1 | 2 => {
-            from.long()?;
-            number = from.word()?;
-            if kind == 2 {
-                from.byte()?;
-            }
-            from.long()?
-        }
-        3 => {
-            let id = from.long()?;
-            let _ = from.take::<20>()?; // share and ttl
-            number = from.word()?;
-            id
-        }
-        4 => {
-            let key = from.half()? as usize;
-            from.0 = from.0.get(key..)?;
-            let id = from.long()?;
-            out = from.byte()? == 0;
-            id
-        }
-        _ => return None,
-    };
-    Some(Glance { id: TicketId::from_u128(id), number, out, at_us })
 }
 
 fn word(out: &mut Vec<u8>, value: u64) {
@@ -302,7 +259,7 @@ mod tests {
             Record::Above { key: key.clone(), number: 6 },
             Record::Sequence { key: key.clone(), value: 7 },
             Record::Count { key, count: Count { value: 8, ends_us: 9, per_us: 10 } },
-            Record::Embargo { aside: "aside".into(), sessions: vec![session, session].into() },
+            Record::DamageHold { aside: "aside".into(), sessions: vec![session, session].into() },
             Record::Retired,
         ];
         for record in records {

@@ -93,7 +93,7 @@ impl State {
             Record::Count { key, count } => {
                 self.counts.insert(key.into_owned(), count);
             }
-            Record::Embargo { aside, sessions } => {
+            Record::DamageHold { aside, sessions } => {
                 let (aside, sessions) = (aside.into_owned(), sessions.into_owned());
                 self.scar = Some(Scar { at_us, aside, sessions });
             }
@@ -145,7 +145,7 @@ impl State {
         }
         if let Some(Scar { at_us, aside, sessions }) = &self.scar {
             let (aside, sessions) = (aside.into(), sessions.into());
-            records.push((Record::Embargo { aside, sessions }, *at_us));
+            records.push((Record::DamageHold { aside, sessions }, *at_us));
         }
         (floor, records)
     }

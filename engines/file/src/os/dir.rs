@@ -214,9 +214,6 @@ impl Dir {
     }
 }
 
-/// Whether a directory can be a store here.
-pub(crate) const IS_SUPPORTED: bool = true;
-
 /// Makes a directory for this user alone.
 pub(crate) fn make_private(path: &Path) -> io::Result<()> {
     DirBuilder::new().mode(0o700).create(path)
@@ -231,9 +228,6 @@ pub(crate) fn read_at(file: &File, bytes: &mut [u8], from: u64) -> io::Result<()
 pub(crate) fn write_at(file: &File, bytes: &[u8], to: u64) -> io::Result<()> {
     file.write_all_at(bytes, to)
 }
-
-/// A handle that keeps a session alive beside its own file.
-pub(crate) type Lifeline = OwnedFd;
 
 /// Returns the attributes of an open file.
 pub(crate) fn look_at(file: &File) -> io::Result<Look> {

@@ -6,7 +6,7 @@ use std::io;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tenure_core::jitter;
+use tenure_core::Backoff;
 
 /// Maximum attempts without a yield, and with one. A book is locked for some microseconds; after
 /// these its owner is not just busy.
@@ -80,17 +80,16 @@ pub(crate) fn attempt<T>(haste: Haste, mut once: impl FnMut() -> Option<T>) -> O
         thread::yield_now();
     }
     let Haste::Until(end) = haste else { return None };
-    let mut pause = PAUSE_MIN;
+    let mut backoff = Backoff::new(PAUSE_MIN, PAUSE_MAX);
     loop {
         let left = end.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return None;
         }
-        thread::sleep(jitter(pause, getrandom::u64().unwrap_or(0)).min(left));
+        thread::sleep(backoff.pause().min(left));
         if let Some(done) = once() {
             return Some(done);
         }
-        pause = (pause * 2).min(PAUSE_MAX);
     }
 }
 

@@ -2,12 +2,13 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Write as _};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use crate::log::record::SessionId;
-use crate::os::dir::{Dir, FileId, Lifeline, has_name, look_at};
+use crate::os::dir::{Dir, FileId, has_name, look_at};
 use crate::os::flock::{self, Haste};
 use crate::sync::lock;
 
@@ -67,7 +68,7 @@ impl Session {
     }
 
     /// Returns another handle of the locked file: the session lives until all of them are closed.
-    pub(crate) fn lifeline(&self) -> io::Result<Lifeline> {
+    pub(crate) fn lifeline(&self) -> io::Result<OwnedFd> {
         match &*lock(&self.file) {
             Some(file) => Ok(file.try_clone()?.into()),
             None => Err(ErrorKind::NotConnected.into()),

@@ -16,7 +16,7 @@ pub(crate) fn join(
     patience: WaitMode,
     listen: impl Fn() -> Result<()>,
 ) -> Result<Option<Place>> {
-    visit.ground.check_session_briefly()?;
+    visit.context.check_session_briefly()?;
     visit.settle()?;
     visit.refuse_the_damaged()?;
     loop {
@@ -40,7 +40,7 @@ pub(crate) fn join(
 
 /// Puts the ticket into its line; `None` if it is busy, or if the ticket was asked to leave.
 fn put(visit: &mut Visit<'_>, ticket: &Ticket, patience: WaitMode) -> Result<Option<Place>> {
-    let session = visit.ground.session.id;
+    let session = visit.context.session.id;
     let now_us = visit.now_us;
     let (joined, changed, place) = visit.change(|state, hear| {
         let now_us = now_us.max(state.floor.saturating_add(1));
@@ -83,7 +83,7 @@ pub(crate) fn look_ahead(visit: &mut Visit<'_>, ticket: &Ticket) -> Option<Place
         if place.state == TicketState::Holding {
             return Some(place);
         }
-        let own = row.seat(place.number)?.session == visit.ground.session.id;
+        let own = row.seat(place.number)?.session == visit.context.session.id;
         let ahead = distinct(row.ahead_of(place.number));
         if !ahead.iter().any(|session| visit.bury_if_dead(*session)) {
             if own {

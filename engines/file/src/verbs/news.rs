@@ -57,8 +57,8 @@ async fn page(store: &Arc<Store>, index: usize, scope: &Scope, after: Option<u64
 
 /// Subscribes to every change of these books.
 pub(crate) fn look_on(store: &Store, wanted: Books) -> Result<Onlooker> {
-    let opened = store.onlookers.open(store.ground.books.path(), wanted);
-    opened.map_err(|error| refused("watch", store.ground.books.path(), error))
+    let opened = store.onlookers.open(store.context.books.path(), wanted);
+    opened.map_err(|error| refused("watch", store.context.books.path(), error))
 }
 
 fn turn(visit: &mut Visit<'_>, scope: &Scope, after: Option<u64>) -> Page {

@@ -37,7 +37,7 @@ pub(crate) async fn add(
         };
         file.sync_data().map_err(doubt)?;
     }
-    Ok(CounterValue { value, allowed: true, resets_in: None })
+    Ok(CounterValue::of_sequence(value))
 }
 
 fn next(visit: &mut Visit<'_>, key: &Key, by: u64) -> Result<(u64, Option<Arc<File>>)> {
@@ -46,8 +46,8 @@ fn next(visit: &mut Visit<'_>, key: &Key, by: u64) -> Result<(u64, Option<Arc<Fi
     if by == 0 {
         return Ok((value, None));
     }
-    let ground = visit.ground;
-    let failed = |error| refused("write to the disk what is in", ground.root.path(), error);
+    let context = visit.context;
+    let failed = |error| refused("write to the disk what is in", context.root.path(), error);
     visit.anchor().map_err(failed)?;
     visit.change(|state, _| state.sequences.insert(key.clone(), value));
     visit.record(&Record::Sequence { key: Cow::Borrowed(key), value });

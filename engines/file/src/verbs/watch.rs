@@ -20,10 +20,10 @@ enum View {
 pub(crate) async fn wait(store: &Arc<Store>, ticket: &Ticket, seen: TicketState) -> Result<Wake> {
     store.listen()?;
     // Later events arrive as notices, and earlier ones show in the look.
-    let watcher = store.ground.watchers.register(ticket.id);
+    let watcher = store.context.watchers.register(ticket.id);
     let look = move |visit: &mut Visit<'_>, ticket: &Ticket| Ok(view(visit, ticket, seen));
     let index = book_of(&ticket.key);
-    store.ground.check_session()?;
+    store.context.check_session()?;
     match store.at(index, ticket, look).await? {
         View::Changed(wake) => return Ok(wake),
         View::Same { own: true } => {}
@@ -65,10 +65,10 @@ fn view(visit: &mut Visit<'_>, ticket: &Ticket, seen: TicketState) -> View {
             let row = visit.state().rows.get(&ticket.key);
             let seat = row.and_then(|row| row.seat(place.number));
             let session = seat.map(|seat| seat.session);
-            if let Some(other) = session.filter(|session| *session != visit.ground.session.id) {
+            if let Some(other) = session.filter(|session| *session != visit.context.session.id) {
                 visit.watch(other);
             }
-            View::Same { own: session == Some(visit.ground.session.id) }
+            View::Same { own: session == Some(visit.context.session.id) }
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::os::dir::{self, Owner};
 use crate::os::flock::{self, Haste};
 use crate::sessions::session;
 use crate::trouble::refused;
-use crate::visits::ground::{Ground, now_us};
+use crate::visits::context::{StoreContext, now_us};
 use crate::visits::mark;
 
 /// Gap above the clock for new numbers: lost numbers were made by the clock, at most this far ahead
@@ -37,44 +37,44 @@ pub(crate) struct Memory<'a> {
 /// The caller has `file` locked, and has checked since that the book's name means it. So no other
 /// process can replace it, and others that find the damage see the new book next.
 pub(crate) fn set_aside(
-    ground: &Ground,
+    context: &StoreContext,
     index: usize,
     memory: Memory<'_>,
     file: &File,
     why: &str,
 ) -> Result<()> {
     let name = shelf::name(index as u64);
-    let failed = |error| refused("set aside", &ground.books.path_of(&name), error);
+    let failed = |error| refused("set aside", &context.books.path_of(&name), error);
     let aside = format!("damaged-{name}-{}", now_us());
-    let path = ground.root.path_of(&aside).display().to_string();
+    let path = context.root.path_of(&aside).display().to_string();
     let mut saved = Salvage::read(file, index, now_us()).map_err(failed)?;
     memory.book.into_iter().for_each(|book| saved.remember(book));
     let whose = dir::look_at(file).map_err(failed)?.owner;
-    let draft = write(ground, index, memory, &saved, path, Some(whose), why)?;
-    keep(ground, &name, file, &aside).map_err(failed)?;
+    let draft = write(context, index, memory, &saved, path, Some(whose), why)?;
+    keep(context, &name, file, &aside).map_err(failed)?;
     draft.place().map(drop).map_err(failed)
 }
 
 /// Makes a new book where one is missing. Returns `false` if another process is doing that.
 pub(crate) fn replace_missing(
-    ground: &Ground,
+    context: &StoreContext,
     index: usize,
     memory: Memory<'_>,
     haste: Haste,
 ) -> Result<bool> {
     let name = shelf::name(index as u64);
-    let path = ground.books.path_of(&name);
+    let path = context.books.path_of(&name);
     let failed = |error| refused("make anew", &path, error);
     // There is no file to lock. The mark's lock keeps two processes from both making it.
-    let mark = ground.root.open_file(mark::NAME).map_err(failed)?;
+    let mark = context.root.open_file(mark::NAME).map_err(failed)?;
     if !flock::lock(&mark, haste).map_err(failed)? {
         return Ok(false);
     }
-    if ground.books.look(&*name).map_err(failed)?.is_none() {
+    if context.books.look(&*name).map_err(failed)?.is_none() {
         let mut saved = Salvage::default();
         memory.book.into_iter().for_each(|book| saved.remember(book));
         let aside = format!("nothing: {} was removed", path.display());
-        let draft = write(ground, index, memory, &saved, aside, None, "it was not there")?;
+        let draft = write(context, index, memory, &saved, aside, None, "it was not there")?;
         draft.place().map_err(failed)?;
     }
     Ok(true)
@@ -83,7 +83,7 @@ pub(crate) fn replace_missing(
 /// Writes a book that begins above all saved numbers, with the sessions that live now and may hold
 /// something.
 fn write<'a>(
-    ground: &'a Ground,
+    context: &'a StoreContext,
     index: usize,
     memory: Memory<'_>,
     saved: &Salvage,
@@ -92,7 +92,7 @@ fn write<'a>(
     why: &str,
 ) -> Result<Draft<'a>> {
     let now_us = now_us();
-    let sessions = living(ground, memory)?;
+    let sessions = living(context, memory)?;
     tracing::warn!(
         book = index,
         aside,
@@ -111,7 +111,7 @@ fn write<'a>(
         kept_bytes: 0,
     };
     let mut records =
-        vec![(Record::Embargo { aside: aside.into(), sessions: sessions.into() }, at_us)];
+        vec![(Record::DamageHold { aside: aside.into(), sessions: sessions.into() }, at_us)];
     for (key, number) in &saved.far {
         records.push((Record::Above { key: Cow::Borrowed(key), number: *number }, at_us));
     }
@@ -119,37 +119,38 @@ fn write<'a>(
         let value = at_us.max(*value);
         records.push((Record::Sequence { key: Cow::Borrowed(key), value }, at_us));
     }
-    Draft::write(&ground.books, header, &records, whose, true).map_err(|error| {
-        refused("write anew", &ground.books.path_of(&shelf::name(index as u64)), error)
+    Draft::write(&context.books, header, &records, whose, true).map_err(|error| {
+        refused("write anew", &context.books.path_of(&shelf::name(index as u64)), error)
     })
 }
 
 /// Keeps the damaged file under another name, or as a copy.
-fn keep(ground: &Ground, name: &str, file: &File, aside: &str) -> io::Result<()> {
-    if ground.books.link(name, &ground.root, aside).is_ok() {
+fn keep(context: &StoreContext, name: &str, file: &File, aside: &str) -> io::Result<()> {
+    if context.books.link(name, &context.root, aside).is_ok() {
         return Ok(());
     }
     let mut from = file;
     io::Seek::rewind(&mut from)?;
-    let mut copy = ground.root.create_file(aside)?;
+    let mut copy = context.root.create_file(aside)?;
     let copied = io::copy(&mut from, &mut copy);
     if copied.is_err() {
         // Half a copy is worth nothing, and would fill a full disk.
-        let _ = ground.root.remove(aside); // the rest is harmless
+        let _ = context.root.remove(aside); // the rest is harmless
     }
     copied.map(drop)
 }
 
-fn living(ground: &Ground, memory: Memory<'_>) -> Result<Vec<SessionId>> {
-    let listed = session::list(&ground.sessions);
-    let mut living = listed.map_err(|error| refused("look into", ground.sessions.path(), error))?;
-    let own = ground.session.id;
+fn living(context: &StoreContext, memory: Memory<'_>) -> Result<Vec<SessionId>> {
+    let listed = session::list(&context.sessions);
+    let mut living =
+        listed.map_err(|error| refused("look into", context.sessions.path(), error))?;
+    let own = context.session.id;
     let own_is_there = match memory.book {
         // A book that was damaged at its first read may hide this session's tickets behind the
         // damage.
         Some(book) if book.was_current => book.state.has(own),
         _ => memory.known,
     };
-    living.retain(|id| if *id == own { own_is_there } else { !ground.peers.is_dead(*id) });
+    living.retain(|id| if *id == own { own_is_there } else { !context.peers.is_dead(*id) });
     Ok(living)
 }

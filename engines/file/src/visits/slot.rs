@@ -7,12 +7,12 @@ use tenure_core::line::Journal;
 use tenure_core::{Error, Result};
 
 use crate::log::book::{Book, Found};
-use crate::log::herald::{Herald, Notice};
+use crate::log::event_sink::{EventSink, Notice};
 use crate::log::shelf;
 use crate::os::flock::{self, Haste};
 use crate::trouble;
+use crate::visits::context::StoreContext;
 use crate::visits::damage::{self, Memory};
-use crate::visits::ground::Ground;
 
 /// Maximum times that a book is opened again because it was replaced meanwhile.
 const TURNS_MAX: u32 = 100;
@@ -45,16 +45,16 @@ impl Slot {
     /// and otherwise whether events may be missing.
     pub(crate) fn catch_up(
         &mut self,
-        ground: &Ground,
+        context: &StoreContext,
         index: usize,
         haste: Haste,
     ) -> Result<Option<bool>> {
-        let path = || ground.books.path_of(&shelf::name(index as u64));
+        let path = || context.books.path_of(&shelf::name(index as u64));
         let failed = |error| trouble::refused("read", &path(), error);
         let mut gap = false;
         for _ in 0..TURNS_MAX {
             let Some(book) = &mut self.book else {
-                match self.open(ground, index, haste)? {
+                match self.open(context, index, haste)? {
                     Opened::Here { continues } | Opened::Again { continues } => gap |= !continues,
                     Opened::Locked => return Ok(None),
                 }
@@ -64,10 +64,10 @@ impl Slot {
             if !flock::lock(book.file(), haste).map_err(failed)? {
                 return Ok(None);
             }
-            let heeded = ground.watchers.any();
-            let (own, journal) = (ground.session.id, &mut self.journal);
-            let mut herald = Herald::new(own, heeded, 0, journal, &mut self.notices);
-            match book.catch_up(&ground.books, &mut herald).map_err(failed)? {
+            let heeded = context.watchers.any();
+            let (own, journal) = (context.session.id, &mut self.journal);
+            let mut sink = EventSink::new(own, heeded, 0, journal, &mut self.notices);
+            match book.catch_up(&context.books, &mut sink).map_err(failed)? {
                 Found::Current => {
                     gap &= self.known;
                     self.known = true;
@@ -79,12 +79,12 @@ impl Slot {
                 Found::Replaced => {
                     self.heard = Some(book.header().generation);
                     self.book = None;
-                    ground.check_session()?;
+                    context.check_session()?;
                 }
                 Found::Damaged(why) => {
-                    ground.check_session()?;
+                    context.check_session()?;
                     let file = book.file().clone();
-                    damage::set_aside(ground, index, self.memory(), &file, why)?;
+                    damage::set_aside(context, index, self.memory(), &file, why)?;
                     self.forget();
                 }
             }
@@ -96,14 +96,14 @@ impl Slot {
     }
 
     /// Opens the file of this name, and locks it.
-    fn open(&mut self, ground: &Ground, index: usize, haste: Haste) -> Result<Opened> {
+    fn open(&mut self, context: &StoreContext, index: usize, haste: Haste) -> Result<Opened> {
         let name = shelf::name(index as u64);
-        let failed = |error| trouble::refused("open", &ground.books.path_of(&name), error);
-        let file = match ground.books.open_file(&name) {
+        let failed = |error| trouble::refused("open", &context.books.path_of(&name), error);
+        let file = match context.books.open_file(&name) {
             Ok(file) => Arc::new(file),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                ground.check_session()?;
-                let made = damage::replace_missing(ground, index, self.memory(), haste)?;
+                context.check_session()?;
+                let made = damage::replace_missing(context, index, self.memory(), haste)?;
                 return Ok(if made { Opened::Again { continues: false } } else { Opened::Locked });
             }
             Err(error) => return Err(failed(error)),
@@ -111,13 +111,13 @@ impl Slot {
         if !flock::lock(&file, haste).map_err(failed)? {
             return Ok(Opened::Locked);
         }
-        if !ground.books.means(&name, &file).map_err(failed)? {
+        if !context.books.means(&name, &file).map_err(failed)? {
             return Ok(Opened::Again { continues: true });
         }
-        ground.books.tighten(&file);
+        context.books.tighten(&file);
         let Some(book) = Book::open(&file, index, self.heard).map_err(failed)? else {
-            ground.check_session()?;
-            damage::set_aside(ground, index, self.memory(), &file, "it has no header")?;
+            context.check_session()?;
+            damage::set_aside(context, index, self.memory(), &file, "it has no header")?;
             return Ok(Opened::Again { continues: false });
         };
         let continues = self.heard.is_some_and(|heard| heard + 1 == book.header().generation);

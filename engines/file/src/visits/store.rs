@@ -5,13 +5,13 @@ use std::time::Instant;
 
 use tenure_core::{Error, Result, Wake};
 
-use crate::log::herald::Tidings;
+use crate::log::event_sink::NoticeKind;
 use crate::log::record::SessionId;
 use crate::log::shelf::{self, BOOKS};
 use crate::os::dir::Dir;
 use crate::os::flock::Haste;
 use crate::trouble::held;
-use crate::visits::ground::{Ground, TRIES_FOR};
+use crate::visits::context::{StoreContext, TRIES_FOR};
 use crate::visits::helper::{Answer, Helper};
 use crate::visits::slot::Slot;
 use crate::visits::visit::{After, Visit};
@@ -21,7 +21,7 @@ use crate::waking::onlookers::Onlookers;
 
 /// One engine value's view of a store.
 pub(crate) struct Store {
-    pub(crate) ground: Ground,
+    pub(crate) context: StoreContext,
     pub(crate) onlookers: Onlookers,
     pub(crate) cursors: Mutex<Cursors>,
     fifos: Fifos,
@@ -33,10 +33,10 @@ pub(crate) struct Store {
 impl Store {
     /// Opens the store in this directory, and makes it if there is none.
     pub(crate) fn open(root: Dir) -> Result<Arc<Self>> {
-        let ground = Ground::open(root)?;
+        let context = StoreContext::open(root)?;
         Ok(Arc::new_cyclic(|me| Self {
-            fifos: Fifos::new(ground.sessions.clone(), ground.session.id),
-            ground,
+            fifos: Fifos::new(context.sessions.clone(), context.session.id),
+            context,
             onlookers: Onlookers::new(),
             cursors: Mutex::default(),
             slots: (0..BOOKS).map(|_| Mutex::default()).collect(),
@@ -47,7 +47,7 @@ impl Store {
 
     /// Releases everything. Other processes clean up the rest.
     pub(crate) fn close(&self) {
-        let own = self.ground.session.id;
+        let own = self.context.session.id;
         for (index, slot) in self.slots.iter().enumerate() {
             if has(slot, own) {
                 let left = self.visit(index, Haste::Quick, |visit| {
@@ -59,9 +59,9 @@ impl Store {
             }
         }
         self.onlookers.close();
-        self.ground.peers.close();
+        self.context.peers.close();
         self.fifos.close();
-        self.ground.session.end();
+        self.context.session.end();
     }
 
     /// Visits a book and runs a function there; `None` if others have been there for too long.
@@ -71,7 +71,7 @@ impl Store {
         haste: Haste,
         act: impl FnOnce(&mut Visit<'_>) -> Result<T>,
     ) -> Option<Result<T>> {
-        let mut visit = match Visit::begin(&self.ground, &self.slots[index], index, haste) {
+        let mut visit = match Visit::begin(&self.context, &self.slots[index], index, haste) {
             Ok(Some(visit)) => visit,
             Ok(None) => return None,
             Err(error) => return Some(Err(error)),
@@ -136,19 +136,19 @@ impl Store {
 
     /// Returns the error for a process that does not leave this book.
     fn held(&self, index: usize) -> Error {
-        let (books, name) = (&self.ground.books, shelf::name(index as u64));
+        let (books, name) = (&self.context.books, shelf::name(index as u64));
         held(&books.path_of(&name), books.look(&*name).ok().flatten().map(|look| look.id))
     }
 
     /// Sends the notices of a visit, and starts its watches.
     fn do_after(&self, book: usize, after: After) {
-        let (own, watchers) = (self.ground.session.id, &self.ground.watchers);
+        let (own, watchers) = (self.context.session.id, &self.context.watchers);
         for notice in &after.notices {
             match notice.what {
                 _ if notice.session != own => self.fifos.tell(book, notice),
-                Tidings::Served => watchers.notify(notice.id, Wake::Served(notice.number)),
-                Tidings::Look => watchers.notify(notice.id, Wake::Look),
-                Tidings::Behind => {}
+                NoticeKind::Served => watchers.notify(notice.id, Wake::Served(notice.number)),
+                NoticeKind::Look => watchers.notify(notice.id, Wake::Look),
+                NoticeKind::Behind => {}
             }
         }
         if after.all_look {
@@ -174,13 +174,13 @@ impl Store {
     }
 
     fn heed(&self, heard: Heard) {
-        let watchers = &self.ground.watchers;
+        let watchers = &self.context.watchers;
         match heard {
-            Heard::Told { id, number, what: Tidings::Served, .. } => {
+            Heard::Told { id, number, what: NoticeKind::Served, .. } => {
                 watchers.notify(id, Wake::Served(number));
             }
-            Heard::Told { id, what: Tidings::Look, .. } => watchers.notify(id, Wake::Look),
-            Heard::Told { book, id, number, what: Tidings::Behind } => {
+            Heard::Told { id, what: NoticeKind::Look, .. } => watchers.notify(id, Wake::Look),
+            Heard::Told { book, id, number, what: NoticeKind::Behind } => {
                 self.look_into(book, move |visit| visit.look_behind(id, number));
             }
             Heard::TooMuch => {
@@ -204,7 +204,7 @@ impl Store {
         });
         match looked {
             Some(Ok(())) => {}
-            Some(Err(_)) => self.ground.watchers.notify_all(),
+            Some(Err(_)) => self.context.watchers.notify_all(),
             None => self.look_later(index, look),
         }
     }
@@ -220,18 +220,18 @@ impl Store {
                 })
             });
             if !matches!(looked, Some(Ok(()))) {
-                store.ground.watchers.notify_all();
+                store.context.watchers.notify_all();
             }
         });
         if told.is_err() {
-            self.ground.watchers.notify_all();
+            self.context.watchers.notify_all();
         }
     }
 
     /// Watches a session for its death.
     fn watch(&self, session: SessionId) {
         let me = self.me.clone();
-        self.ground.peers.watch(session, move || {
+        self.context.peers.watch(session, move || {
             if let Some(store) = me.upgrade() {
                 store.died(session);
             }
@@ -247,9 +247,9 @@ impl Store {
                 }
             });
         }
-        if self.ground.peers.is_dead(session) {
+        if self.context.peers.is_dead(session) {
             self.fifos.forget(session);
-            self.ground.peers.forget(session);
+            self.context.peers.forget(session);
         }
     }
 }

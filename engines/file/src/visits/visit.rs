@@ -8,19 +8,19 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use tenure_core::line::Journal;
 use tenure_core::{Result, TicketId};
 
-use crate::log::herald::{Herald, Notice, Tidings};
+use crate::log::event_sink::{EventSink, Notice, NoticeKind};
 use crate::log::record::{Record, SessionId};
 use crate::log::row::{Hear, Row};
 use crate::log::shelf;
 use crate::log::state::State;
 use crate::os::flock::Haste;
 use crate::trouble;
-use crate::visits::ground::{Ground, now_us};
+use crate::visits::context::{StoreContext, now_us};
 use crate::visits::slot::{self, Slot};
 
 /// A visit. Ends with [`Visit::finish`].
 pub(crate) struct Visit<'a> {
-    pub(crate) ground: &'a Ground,
+    pub(crate) context: &'a StoreContext,
     pub(crate) now_us: u64,
     /// The time of new records.
     at_us: u64,
@@ -52,18 +52,18 @@ pub(crate) struct After {
 impl<'a> Visit<'a> {
     /// Begins a visit; `None` if others have been in the book for too long.
     pub(crate) fn begin(
-        ground: &'a Ground,
+        context: &'a StoreContext,
         slot: &'a Mutex<Slot>,
         index: usize,
         haste: Haste,
     ) -> Result<Option<Self>> {
         let Some(mut slot) = slot::enter(slot, haste) else { return Ok(None) };
-        match slot.catch_up(ground, index, haste) {
+        match slot.catch_up(context, index, haste) {
             Ok(Some(gap)) => {
                 let now_us = now_us();
                 let at_us = slot.book.as_ref().map_or(now_us, |book| book.moment(now_us));
                 let mut visit = Self {
-                    ground,
+                    context,
                     now_us,
                     at_us,
                     index,
@@ -92,14 +92,14 @@ impl<'a> Visit<'a> {
         let now_us = self.now_us;
         let book = self.slot.book.as_mut().expect("a visit has a book");
         if !book.is_settled(now_us) {
-            let written = book.rewrite(&self.ground.books, now_us);
+            let written = book.rewrite(&self.context.books, now_us);
             self.replaced.push(written.map_err(|error| self.refused("write anew", error))?);
         }
         Ok(())
     }
 
     fn refused(&self, doing: &str, error: io::Error) -> tenure_core::Error {
-        let path = self.ground.books.path_of(&shelf::name(self.index as u64));
+        let path = self.context.books.path_of(&shelf::name(self.index as u64));
         trouble::refused(doing, &path, error)
     }
 
@@ -112,10 +112,10 @@ impl<'a> Visit<'a> {
     pub(crate) fn change<T>(&mut self, change: impl FnOnce(&mut State, &mut Hear<'_>) -> T) -> T {
         let Slot { book, journal, notices, .. } = &mut *self.slot;
         let state = &mut book.as_mut().expect("a visit has a book").state;
-        let (own, heeded) = (self.ground.session.id, self.ground.watchers.any());
-        let mut herald = Herald::new(own, heeded, self.at_us, journal, notices);
-        let changed = change(state, &mut |note| herald.hear(note));
-        self.stirred |= herald.stirred;
+        let (own, heeded) = (self.context.session.id, self.context.watchers.any());
+        let mut sink = EventSink::new(own, heeded, self.at_us, journal, notices);
+        let changed = change(state, &mut |note| sink.hear(note));
+        self.stirred |= sink.stirred;
         changed
     }
 
@@ -137,7 +137,7 @@ impl<'a> Visit<'a> {
     /// See [`Book::anchor`](crate::log::book::Book::anchor).
     pub(crate) fn anchor(&self) -> io::Result<()> {
         let book = self.slot.book.as_ref().expect("a visit has a book");
-        book.anchor(&self.ground.books, &self.ground.root)
+        book.anchor(&self.context.books, &self.context.root)
     }
 
     /// Returns the events for this engine's onlookers.
@@ -147,7 +147,7 @@ impl<'a> Visit<'a> {
 
     /// Watches this session for its death.
     pub(crate) fn watch(&mut self, session: SessionId) {
-        if session != self.ground.session.id && !self.watch.contains(&session) {
+        if session != self.context.session.id && !self.watch.contains(&session) {
             self.watch.push(session);
         }
     }
@@ -161,7 +161,7 @@ impl<'a> Visit<'a> {
 
     /// Removes the tickets of a session if it is dead. Returns whether it is.
     pub(crate) fn bury_if_dead(&mut self, session: SessionId) -> bool {
-        let dead = session != self.ground.session.id && self.ground.peers.is_dead(session);
+        let dead = session != self.context.session.id && self.context.peers.is_dead(session);
         if dead {
             self.bury(session);
         }
@@ -174,7 +174,7 @@ impl<'a> Visit<'a> {
         let behind = |row: &Row| {
             let seat = row.waiting().next()?;
             let (session, id, number) = (seat.session, seat.ticket.id, seat.number);
-            Some(Notice { session, id, number, what: Tidings::Behind })
+            Some(Notice { session, id, number, what: NoticeKind::Behind })
         };
         let first: Vec<_> = self.state().rows.values().filter_map(behind).collect();
         self.slot.notices.extend(first);
@@ -182,13 +182,13 @@ impl<'a> Visit<'a> {
 
     /// Watches the sessions that are ahead of this ticket now.
     pub(crate) fn look_behind(&mut self, id: TicketId, number: u64) {
-        let session = self.ground.session.id;
-        self.slot.notices.push(Notice { session, id, number, what: Tidings::Behind });
+        let session = self.context.session.id;
+        self.slot.notices.push(Notice { session, id, number, what: NoticeKind::Behind });
     }
 
     /// Looks for every event whose notice may be lost.
     pub(crate) fn look_everywhere(&mut self) {
-        let own = self.ground.session.id;
+        let own = self.context.session.id;
         let waiting = self.state().rows.values().flat_map(Row::waiting);
         let mine = waiting.filter(|seat| seat.session == own);
         let mine: Vec<_> = mine.map(|seat| (seat.ticket.id, seat.number)).collect();
@@ -231,7 +231,7 @@ impl<'a> Visit<'a> {
         if !book.is_long() {
             return;
         }
-        match book.rewrite(&self.ground.books, now_us) {
+        match book.rewrite(&self.context.books, now_us) {
             Ok(old) => self.replaced.push(old),
             Err(error) => {
                 book.put_off();
@@ -242,8 +242,8 @@ impl<'a> Visit<'a> {
 
     /// Watches the session ahead of every own ticket, if that has changed.
     fn watch_over_those_ahead(&mut self) {
-        let own = self.ground.session.id;
-        let mine = |notice: &&Notice| notice.session == own && notice.what == Tidings::Behind;
+        let own = self.context.session.id;
+        let mine = |notice: &&Notice| notice.session == own && notice.what == NoticeKind::Behind;
         let moved: Vec<_> = self.slot.notices.iter().filter(mine).cloned().collect();
         for Notice { id, number, .. } in moved {
             let stands = |row: &&Row| row.seat(number).is_some_and(|seat| seat.ticket.id == id);

@@ -14,7 +14,7 @@ use std::thread;
 
 use tenure_core::{Result, TicketId};
 
-use crate::log::herald::{Notice, Tidings};
+use crate::log::event_sink::{Notice, NoticeKind};
 use crate::log::record::SessionId;
 use crate::os::dir::{Dir, block};
 use crate::sessions::session::fifo_name;
@@ -35,7 +35,7 @@ const OPEN_MAX: usize = 128;
 #[derive(Clone, Copy)]
 pub(crate) enum Heard {
     /// One message, about a ticket in this book.
-    Told { book: usize, id: TicketId, number: u64, what: Tidings },
+    Told { book: usize, id: TicketId, number: u64, what: NoticeKind },
     /// Messages may be missing.
     TooMuch,
 }
@@ -136,9 +136,9 @@ fn read(mut source: File, closed: &AtomicBool, mut hear: impl FnMut(Heard)) {
 fn encode(book: usize, notice: &Notice) -> [u8; MESSAGE_BYTES] {
     let mut message = [0; MESSAGE_BYTES];
     message[0] = match notice.what {
-        Tidings::Served => 1,
-        Tidings::Look => 2,
-        Tidings::Behind => 3,
+        NoticeKind::Served => 1,
+        NoticeKind::Look => 2,
+        NoticeKind::Behind => 3,
     };
     message[1] = u8::try_from(book).expect("there are few books");
     message[8..16].copy_from_slice(&notice.number.to_le_bytes());
@@ -148,9 +148,9 @@ fn encode(book: usize, notice: &Notice) -> [u8; MESSAGE_BYTES] {
 
 fn decode(message: &[u8; MESSAGE_BYTES]) -> Option<Heard> {
     let what = match message[0] {
-        1 => Tidings::Served,
-        2 => Tidings::Look,
-        3 => Tidings::Behind,
+        1 => NoticeKind::Served,
+        2 => NoticeKind::Look,
+        3 => NoticeKind::Behind,
         _ => return None,
     };
     let number = u64::from_le_bytes(message[8..16].try_into().ok()?);
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn a_message_is_read_back_as_it_was_sent() {
-        for what in [Tidings::Served, Tidings::Look, Tidings::Behind] {
+        for what in [NoticeKind::Served, NoticeKind::Look, NoticeKind::Behind] {
             let (session, id) = (SessionId(1), TicketId::fresh());
             let sent = encode(63, &Notice { session, id, number: 1 << 52, what });
             let Some(Heard::Told { book, id: heard, number, what: heard_what }) = decode(&sent)

@@ -44,6 +44,20 @@ fn what_a_server_that_goes_answers_is_asked_again() {
 }
 
 #[test]
+fn a_store_is_opened_though_an_answer_is_lost() {
+    play(async || {
+        let server = Server::start().unwrap();
+        for command in ["hello", "listCollections"] {
+            let what =
+                doc! { "failCommands": [command], "closeConnection": true, "appName": "tenure" };
+            server.fail_commands(what, 1).unwrap();
+            let locks = tenure_mongodb::connect(server.url()).await.expect("it is asked again");
+            locks.mutex("a").lock().await.unwrap().release().await.unwrap();
+        }
+    });
+}
+
+#[test]
 fn a_connection_that_ends_before_the_answer_leaves_nothing_behind() {
     play(async || {
         let server = Server::start().unwrap();

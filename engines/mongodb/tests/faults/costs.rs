@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use mongodb::bson::{Bson, Document};
-use tenure_core::{Engine as _, ErrorKind, LeaveMode, WaitMode};
+use tenure_core::{Engine as _, ErrorKind, LeaveMode, LeaveOutcome, TicketState, WaitMode, Wake};
 use tenure_servers::mongodb::{Server, doc};
 
 use super::stage::{LONG, ask, connect, count, join, play, record, soon, store, ticket};
 
+/// A ttl whose end leaves the date of an idle record as it is.
+const MINUTE: Duration = Duration::from_secs(60);
 const GIVEN_UP: i64 = 50;
 const PAIRS: i64 = 200;
 const RECORDS: i32 = 10_000;
@@ -60,6 +62,44 @@ fn a_free_lock_costs_one_command_and_its_release_another() {
             mutex.lock().await.unwrap().release().await.unwrap();
         }
         assert_eq!(count(&server, "findAndModify") - before, PAIRS * 2);
+    });
+}
+
+/// The holder found an empty line, and does not know of the waiter.
+#[test]
+fn a_release_and_its_hand_over_are_one_command() {
+    play(async || {
+        let server = Server::start().unwrap();
+        let (here, there) = (store(&server.url()).await, store(&server.url()).await);
+        for next in [&there, &here, &there] {
+            let [first, second] = [(); 2].map(|()| ticket("a", MINUTE));
+            join(&here, &first).await;
+            assert_eq!(join(next, &second).await.state, TicketState::Waiting);
+            let before = count(&server, "findAndModify");
+            let left = here.leave(&first, LeaveMode::Now).await.unwrap();
+            let asked = count(&server, "findAndModify") - before;
+            assert_eq!((left, asked), (LeaveOutcome::Holding, 1));
+            let place = next.renew(&second).await.unwrap().expect("it stands there");
+            assert_eq!(place.state, TicketState::Holding);
+            next.leave(&second, LeaveMode::Now).await.unwrap();
+        }
+    });
+}
+
+/// Inside one client the answer to the release notifies the next ticket, and no stream is needed.
+#[test]
+fn a_release_notifies_the_next_ticket_of_its_client() {
+    play(async || {
+        let server = Server::start().unwrap();
+        let store = store(&server.url()).await;
+        let [first, second] = [(); 2].map(|()| ticket("a", MINUTE));
+        join(&store, &first).await;
+        join(&store, &second).await;
+        let woken = store.watch(&second, TicketState::Waiting);
+        let left = store.leave(&first, LeaveMode::Now);
+        let (woken, left) = soon("it is woken", futures_util::future::join(woken, left)).await;
+        assert_eq!(left.unwrap(), LeaveOutcome::Holding);
+        assert!(matches!(woken.unwrap(), Wake::Served(_)));
     });
 }
 

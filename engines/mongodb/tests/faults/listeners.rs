@@ -8,7 +8,9 @@ use std::time::Duration;
 use mongodb::Client;
 use mongodb::options::ClientOptions;
 use tenure_conformance::fault::{Act, Match, Proxy};
-use tenure_core::{Engine as _, Guard, Key, LeaveMode, Locks, Share, Ticket, TicketState, Wake};
+use tenure_core::{
+    Engine as _, Key, LeaveMode, Locks, MutexGuard, Share, Ticket, TicketState, Wake,
+};
 use tenure_mongodb::Settings;
 use tenure_servers::mongodb::{Server, Setup, doc};
 
@@ -22,7 +24,7 @@ const OBSERVED: usize = 64;
 const RENEWALS: usize = 3;
 
 /// Asserts that a lock which has to be renewed soon is renewed.
-async fn is_renewed(server: &Server, guard: &Guard) {
+async fn is_renewed(server: &Server, guard: &MutexGuard) {
     let ends = || {
         let record = look_at(server, guard.key().as_str()).expect("it is held");
         let seat = record.get_array("held").unwrap()[0].as_document().unwrap().clone();
@@ -35,7 +37,7 @@ async fn is_renewed(server: &Server, guard: &Guard) {
     guard.check().unwrap();
 }
 
-async fn held(locks: &Locks) -> Guard {
+async fn held(locks: &Locks) -> MutexGuard {
     locks
         .mutex("own")
         .ttl(Duration::from_secs(9))
@@ -53,7 +55,7 @@ async fn observe(locks: &Locks, count: usize) -> Vec<tokio::task::JoinHandle<u64
         observers.push(tokio::spawn(async move {
             loop {
                 if let Some(leader) = leaders.next().await.unwrap() {
-                    return leader.token;
+                    return leader.term;
                 }
             }
         }));

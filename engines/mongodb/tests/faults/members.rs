@@ -115,11 +115,11 @@ fn members_without_a_primary_are_told_from_servers_that_are_gone() {
         for server in members.servers().iter().filter(|it| it.port() != survivor.port()) {
             server.kill().unwrap();
         }
-        let error = MongoStore::open(&members.url()).await.err().expect("no member takes writes");
+        let error = MongoStore::open(&members.url()).await.expect_err("no member takes writes");
         assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
         assert!(error.to_string().contains("an election takes some ten seconds"), "{error}");
         survivor.kill().unwrap();
-        let error = MongoStore::open(&members.url()).await.err().expect("there is no member");
+        let error = MongoStore::open(&members.url()).await.expect_err("there is no member");
         assert!(error.to_string().contains("is the server running?"), "{error}");
     });
 }

@@ -1,179 +1,45 @@
-//! Numbers: what becomes of them when a record is deleted, or a document replaced, while clients
-//! come and go. The oplog is the judge: it has every number that was given, in the order of the
-//! writes.
+//! Numbers: what becomes of them when a record is deleted while clients come and go.
 
-use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
-use mongodb::bson::{Bson, Document};
+use mongodb::bson::Document;
 use tenure_core::{Engine as _, LeaveMode, LeaveOutcome, TicketState};
-use tenure_mongodb::documents::Documents;
-use tenure_servers::mongodb::{Client, Server, doc};
+use tenure_servers::mongodb::{Server, doc};
 
-use super::stage::{
-    LONG, ask, connect, count, join, look_at, play, record, soon, store, ticket, until,
-};
-
-const CLIENTS: usize = 12;
-/// Maximum step back of a document's number: the time limit of the server for one command, in
-/// microseconds.
-const COMMAND_MAX_US: i64 = 4_375_000;
-
-/// Maximum equal numbers by chance in a storm of less than 1,000 replacements. Fewer than one run
-/// of 40,000 has one more.
-const EQUAL_MAX: usize = 3;
-
-/// The change of a stranger in a storm, its repetitions, and the pause between them.
-struct Stranger {
-    change: Document,
-    times: usize,
-    pause: Duration,
-}
-
-impl Stranger {
-    /// Repeats the change each time that a client got a lock, so that each number may be the first
-    /// one after a change.
-    fn run(&self, client: &mut Client, locked: &AtomicUsize) {
-        for _ in 0..self.times {
-            let before = locked.load(Ordering::Relaxed);
-            client.command("tenure", self.change.clone()).unwrap();
-            std::thread::sleep(self.pause);
-            while locked.load(Ordering::Relaxed) == before {
-                std::thread::sleep(Duration::from_micros(100));
-            }
-        }
-    }
-}
+use super::stage::{LONG, ask, connect, count, join, look_at, play, record, store, ticket, until};
+use super::storm::{CLIENTS, Stranger, back, storm, take_turns};
 
 fn deletes_the_record(times: usize, pause: Duration) -> Stranger {
     let delete = doc! { "q": { "_id": record("a") }, "limit": 1 };
     Stranger { change: doc! { "delete": "locks", "deletes": [delete] }, times, pause }
 }
 
-fn replaces_the_document(times: usize, pause: Duration) -> Stranger {
-    let replace = doc! { "q": { "_id": 1 }, "u": { "state": "new" }, "upsert": true };
-    Stranger { change: doc! { "update": "orders", "updates": [replace] }, times, pause }
-}
-
-/// Takes and releases the lock until the task is aborted.
-fn take_turns<F: Future<Output = bool> + Send>(
-    locked: &Arc<AtomicUsize>,
-    lock: impl Fn() -> F + Send + 'static,
-) -> tokio::task::AbortHandle {
-    let locked = locked.clone();
-    let turns = tokio::spawn(async move {
-        loop {
-            if lock().await {
-                locked.fetch_add(1, Ordering::Relaxed);
-            }
-        }
-    });
-    turns.abort_handle()
-}
-
-/// Runs a stranger beside clients that take turns. Returns the numbers in their order.
-async fn storm(server: &Server, stranger: Stranger, is_named: bool) -> Vec<i64> {
+/// Runs a stranger beside clients that take turns at the lock `a`.
+async fn storm_of_locks(server: &Server, stranger: Stranger) -> Vec<i64> {
     let locked = Arc::<AtomicUsize>::default();
     let mut clients = Vec::new();
     for _ in 0..CLIENTS {
-        clients.push(if is_named {
-            let mutex = connect(server.url()).await.mutex("a");
-            take_turns(&locked, move || {
-                let mutex = mutex.clone();
-                async move {
-                    let Ok(guard) = mutex.lock().await else { return false };
-                    let _ = guard.release().await; // the record of the lock may be deleted
-                    true
-                }
-            })
-        } else {
-            let url = format!("{}&collection=orders", server.url());
-            let orders = Documents::new().connect::<Document>(url).await.unwrap();
-            take_turns(&locked, move || {
-                let document = orders.document(1);
-                async move {
-                    let Ok(guard) = document.lock().await else { return false };
-                    let _ = guard.release().await; // the document may be replaced
-                    true
-                }
-            })
-        });
-    }
-    let mut client = server.client().unwrap();
-    let ends = tokio::task::spawn_blocking(move || stranger.run(&mut client, &locked));
-    soon("the stranger has done all", ends).await.unwrap();
-    clients.iter().for_each(tokio::task::AbortHandle::abort);
-    numbers(server, if is_named { "tenure.locks" } else { "tenure.orders" })
-}
-
-/// Returns the numbers of all tickets that ever stood in a collection, in the order in which they
-/// joined.
-fn numbers(server: &Server, collection: &str) -> Vec<i64> {
-    let mut client = server.client().unwrap();
-    let find = doc! { "find": "oplog.rs", "filter": { "ns": collection }, "batchSize": 1000 };
-    let mut answer = client.command("local", find).unwrap();
-    let (mut seen, mut numbers) = (HashSet::new(), Vec::new());
-    loop {
-        let cursor = answer.get_document("cursor").unwrap();
-        let batch = cursor.get_array("firstBatch").or_else(|_| cursor.get_array("nextBatch"));
-        for write in batch.unwrap() {
-            tickets(&write.as_document().unwrap()["o"], &mut |id, number| {
-                if seen.insert(id.to_owned()) {
-                    numbers.push(number);
-                }
-            });
-        }
-        let Ok(id @ 1..) = cursor.get_i64("id") else { return numbers };
-        let more = doc! { "getMore": id, "collection": "oplog.rs", "batchSize": 1000 };
-        answer = client.command("local", more).unwrap();
-    }
-}
-
-/// Finds the tickets in a document, or in the difference of two.
-fn tickets(of: &Bson, found: &mut impl FnMut(&str, i64)) {
-    let inside: Vec<&Bson> = match of {
-        Bson::Document(document) => {
-            if let (Ok(id), Ok(number)) = (document.get_str("id"), document.get_i64("n")) {
-                found(id, number);
+        let mutex = connect(server.url()).await.mutex("a");
+        clients.push(take_turns(&locked, move || {
+            let mutex = mutex.clone();
+            async move {
+                let Ok(guard) = mutex.lock().await else { return false };
+                let _ = guard.release().await; // the record of the lock may be deleted
+                true
             }
-            document.values().collect()
-        }
-        Bson::Array(array) => array.iter().collect(),
-        _ => return,
-    };
-    for one in inside {
-        tickets(one, found);
+        }));
     }
-}
-
-/// Returns the pairs of neighbours of which the second number is not greater.
-fn back(numbers: &[i64]) -> Vec<(i64, i64)> {
-    let pairs = numbers.windows(2).map(|pair| (pair[0], pair[1]));
-    pairs.filter(|(before, after)| after <= before).collect()
+    storm(server, stranger, locked, &clients, "tenure.locks").await
 }
 
 async fn numbers_of_a_record_only_grow(times: usize, pause: Duration) {
     let server = Server::start().unwrap();
-    let numbers = storm(&server, deletes_the_record(times, pause), true).await;
+    let numbers = storm_of_locks(&server, deletes_the_record(times, pause)).await;
     assert!(numbers.len() >= times, "{} numbers for {times} changes", numbers.len());
     println!("{} numbers", numbers.len());
     assert_eq!(back(&numbers), []);
-}
-
-async fn numbers_of_a_document_differ_but_by_chance(times: usize, pause: Duration) {
-    let server = Server::start().unwrap();
-    ask(&server, doc! { "insert": "orders", "documents": [{ "_id": 1, "state": "new" }] });
-    let numbers = storm(&server, replaces_the_document(times, pause), false).await;
-    assert!(numbers.len() >= times, "{} numbers for {times} changes", numbers.len());
-    let different: HashSet<i64> = numbers.iter().copied().collect();
-    let back = back(&numbers);
-    println!("{} numbers, {} different, back: {back:?}", numbers.len(), different.len());
-    // After a replacement two numbers of one millisecond are equal in one of 1,000 cases.
-    let equal = numbers.len() - different.len();
-    assert!(equal <= EQUAL_MAX + times / 1000, "{equal} numbers were given twice");
-    assert!(back.iter().all(|(before, after)| before - after < COMMAND_MAX_US), "{back:?}");
 }
 
 #[test]
@@ -185,19 +51,6 @@ fn numbers_grow_while_a_stranger_deletes_the_record() {
 #[ignore = "half a minute or more: up to 55 deletions a second"]
 fn numbers_grow_while_a_stranger_deletes_the_record_for_half_a_minute() {
     play(async || numbers_of_a_record_only_grow(1650, Duration::from_millis(18)).await);
-}
-
-#[test]
-fn numbers_are_equal_by_chance_only_while_a_stranger_replaces_the_document() {
-    play(async || numbers_of_a_document_differ_but_by_chance(150, Duration::ZERO).await);
-}
-
-#[test]
-#[ignore = "half a minute or more: up to 55 replacements a second"]
-fn numbers_are_equal_by_chance_only_while_a_stranger_replaces_the_document_for_half_a_minute() {
-    play(async || {
-        numbers_of_a_document_differ_but_by_chance(1650, Duration::from_millis(18)).await;
-    });
 }
 
 /// A client may die between the two commands with which it joins a fresh record.
@@ -219,27 +72,6 @@ fn a_fresh_record_of_another_client_gets_its_first_number_from_the_next() {
             assert!(places.iter().all(|place| place.number >= now * 1000), "{places:?}");
             assert!(!look_at(&server, key).unwrap().contains_key("made"), "it is fresh no more");
         }
-    });
-}
-
-/// The clock in milliseconds leaves the last three digits open. If all clients left them at zero,
-/// two would give the same number within one millisecond.
-#[test]
-fn the_first_numbers_of_documents_differ_in_what_the_clock_leaves_open() {
-    play(async || {
-        let server = Server::start().unwrap();
-        let all: Vec<Document> = (0..8).map(|id| doc! { "_id": id }).collect();
-        ask(&server, doc! { "insert": "orders", "documents": all });
-        let url = format!("{}&collection=orders", server.url());
-        let orders = Documents::new().connect::<Document>(url).await.unwrap();
-        let mut digits = HashSet::new();
-        for id in 0..8 {
-            let guard = orders.document(id).lock().await.unwrap();
-            digits.insert(guard.token() % 1000);
-            guard.release().await.unwrap();
-        }
-        assert!(digits.len() > 1, "{digits:?}");
-        orders.close().await;
     });
 }
 

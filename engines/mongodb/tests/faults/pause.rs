@@ -5,7 +5,7 @@ use std::time::Duration;
 use mongodb::bson::{Document, doc};
 use mongodb::{Client, Collection};
 use tenure_conformance::helper::{self, Helper};
-use tenure_core::{ErrorKind, Guard};
+use tenure_core::{ErrorKind, MutexGuard};
 use tenure_fence_mongodb::Fence;
 use tenure_servers::mongodb::Server;
 
@@ -27,7 +27,7 @@ fn a_holder_that_slept_past_its_life_hears_it_first_and_cannot_write_any_more() 
         helper.stop();
         let locks = connect(server.url()).await;
         let guard = soon("the next holder gets it", locks.mutex("a").lock()).await.unwrap();
-        assert!(guard.token() > old);
+        assert!(guard.token().get() > old);
         let (fence, documents) = data(&server.url()).await;
         fence.claim(guard.token()).await.unwrap();
         helper.go_on();
@@ -59,7 +59,7 @@ fn helper_process() {
     });
 }
 
-async fn write(guard: &Guard, url: &str) -> &'static str {
+async fn write(guard: &MutexGuard, url: &str) -> &'static str {
     let (fence, documents) = data(url).await;
     let old = doc! { "$set": { "state": "old" } };
     let written = if documents.find_one(doc! { "_id": 1 }).await.unwrap().is_some() {

@@ -19,7 +19,7 @@ fn a_database_that_is_mongodbs_own_is_refused() {
         for url in ["local", "admin", "config"]
             .map(|name| server.url().replace("/?", &format!("/{name}?")))
         {
-            let error = MongoStore::open(&url).await.err().expect("it is refused");
+            let error = MongoStore::open(&url).await.expect_err("it is refused");
             assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
             assert!(error.to_string().contains("is MongoDB's own"), "{error}");
         }

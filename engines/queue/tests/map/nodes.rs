@@ -16,10 +16,8 @@ pub(crate) struct Nodes {
     by_number: BTreeMap<u64, Node>,
     sessions: BTreeMap<SessionId, (Duration, Time)>,
     registers: HashMap<Register, Written>,
-    forestalled: HashSet<Name>,
+    fenced_out: HashSet<Name>,
     told: Vec<Sender<Moment>>,
-    /// Tickets that were served by the release of the one right ahead, by number.
-    served: HashMap<u64, u64>,
 }
 
 impl Nodes {
@@ -116,32 +114,14 @@ impl Nodes {
         self.send(&[change]);
     }
 
-    /// Notes that the release of the ticket before serves the first one in this line.
-    pub(crate) fn serve_next(&mut self, line: &LineId) {
-        let first = self.by_number.values_mut().find(|node| node.name.line == *line);
-        if let Some(first) = first {
-            // The same node in another version, for all clients that know it.
-            first.version = self.at;
-            self.served.insert(first.created, self.at);
-            let change = Change::Is(first.clone());
-            self.send(&[change]);
-        }
+    pub(crate) fn is_fenced_out(&self, name: &Name) -> bool {
+        self.fenced_out.contains(name)
     }
 
-    /// Returns the node and the moment if a release served it.
-    pub(crate) fn served(&self, known: &Node) -> Option<(Node, u64)> {
-        let at = self.served.get(&known.created)?;
-        Some((self.get(&known.name).filter(|now| now.version == *at)?, *at))
-    }
-
-    pub(crate) fn is_forestalled(&self, name: &Name) -> bool {
-        self.forestalled.contains(name)
-    }
-
-    pub(crate) fn forestall(&mut self, name: &Name) -> Option<Node> {
+    pub(crate) fn fence_out(&mut self, name: &Name) -> Option<Node> {
         let node = self.get(name);
         if node.is_none() {
-            self.forestalled.insert(name.clone());
+            self.fenced_out.insert(name.clone());
         }
         node
     }

@@ -7,24 +7,22 @@ use std::collections::HashSet;
 use std::future::pending;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
+use tenure_core::sync::Mutex;
 use tenure_core::{
     Error, EventDelivery, Guarantees, Key, Liveness, Loss, Result, Runtime, TicketId, Time,
     TokenDurability,
 };
 use tenure_queue::{
-    Change, Distance, Door, Enter, Entered, Followed, Front, Granted, LineId, Name, Node, Register,
-    Remove, Removed, SessionId, Sought, Store, Told, Watching, Why, Written,
+    Change, Enter, Entered, Followed, Front, Granted, Hint, LineId, Name, Node, Position,
+    Precondition, Register, Remove, Removed, SessionId, Sought, Store, Watching, Why, Written,
 };
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use nodes::Nodes;
-
-/// Count of nodes in the answer to a join.
-const PAGE: usize = 128;
 
 /// The store that all clients share.
 pub(crate) struct Shared {
@@ -211,7 +209,7 @@ impl Shared {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock()
 }
 
 impl Map {
@@ -269,32 +267,29 @@ impl Store for Map {
         lock(&self.0.known).insert(enter.name.id);
         self.0.travel().await;
         let entered = self.0.step(|nodes, _| {
-            let Enter { name, body, session, door, base_version, is_all: _ } = *enter;
+            let Enter { name, body, session, precondition, base_version } = *enter;
             if let Some(node) = nodes.get(name) {
-                let front = nodes.front(&name.line, usize::MAX);
-                return Ok(Entered::In { node, front, fresh: false });
+                return Ok(Entered::Existing(node));
             }
-            let (front, base) =
-                (nodes.front(&name.line, PAGE), nodes.read(&Register::Base(name.line.clone())));
-            let closed = match door {
-                Door::Open => nodes
-                    .front(&name.line, usize::MAX)
-                    .nodes
-                    .iter()
-                    .any(|node| node.name.of != name.of),
-                Door::Unchanged(at) => {
-                    nodes.front(&name.line, usize::MAX).nodes.iter().any(|node| node.version > at)
-                }
+            let line = nodes.front(&name.line, usize::MAX);
+            let base = nodes.read(&Register::Base(name.line.clone()));
+            let mut capacities = line.nodes.iter().map(|node| node.name.of);
+            let other_capacity = capacities.find(|of| *of != name.of);
+            let closed = match precondition {
+                Precondition::SameCapacity => other_capacity.is_some(),
+                Precondition::UnchangedSince(at) => line.nodes.iter().any(|node| node.version > at),
             };
-            if closed || base.version != base_version || nodes.is_forestalled(name) {
-                return Ok(Entered::Out { front: nodes.front(&name.line, front.total), base });
+            if closed || base.version != base_version || nodes.is_fenced_out(name) {
+                let taken = line.nodes.iter().map(Node::take).sum();
+                return Ok(Entered::Out { at: line.at, taken, other_capacity, base });
             }
             if !nodes.lives(session) {
                 return Err(Error::lost(Loss::SessionGone));
             }
             let node = nodes.make(name, session, body);
             *lock(&self.0.last) = Some((name.clone(), session, body.to_vec()));
-            Ok(Entered::In { node, front: nodes.front(&name.line, PAGE), fresh: true })
+            let line = nodes.front(&name.line, usize::MAX);
+            Ok(Entered::In { position: line.position_of(&node), node, total: line.total })
         });
         self.0.travel().await;
         if self.0.loses_answers.load(Ordering::Relaxed) {
@@ -312,21 +307,18 @@ impl Store for Map {
         entered
     }
 
-    async fn front(&self, line: &LineId, most: usize, _: Option<&Name>) -> Result<Front> {
+    async fn front(&self, line: &LineId, most: usize) -> Result<Front> {
         self.0.travel().await;
         let front = self.0.step(|nodes, _| nodes.front(line, most));
         self.0.travel().await;
         Ok(front)
     }
 
-    async fn ahead(&self, node: &Node, most: usize) -> Result<Vec<Node>> {
-        Ok(self.0.step(|nodes, _| {
-            let mut ahead = nodes.front(&node.name.line, usize::MAX).nodes;
-            ahead.retain(|other| other.created < node.created);
-            ahead.reverse();
-            ahead.truncate(most);
-            ahead
-        }))
+    async fn position(&self, sought: Sought<'_>) -> Result<Option<(Node, Position)>> {
+        let name = sought.name();
+        let front = self.front(&name.line, usize::MAX).await?;
+        let node = front.nodes.iter().find(|node| node.name == *name);
+        Ok(node.map(|node| (node.clone(), front.position_of(node))))
     }
 
     async fn look(&self, sought: &[Sought<'_>]) -> Result<(Vec<Option<Node>>, u64)> {
@@ -358,16 +350,13 @@ impl Store for Map {
             return pending().await;
         }
         let removed = self.0.step(|nodes, _| {
-            let Remove { node, provided, why, front, is_all, .. } = remove;
+            let Remove { node, provided, why, front, .. } = remove;
             let same =
                 |node: &Node| nodes.get(&node.name).is_some_and(|now| now.version == node.version);
             let is_there = nodes.get(&node.name).is_some_and(|now| now.created == node.created);
             let gone = is_there && provided.iter().all(same);
             if gone {
                 nodes.remove(&node.name, *why);
-                if *is_all {
-                    nodes.serve_next(&node.name.line);
-                }
             }
             let front = front.filter(|_| gone).map(|most| nodes.front(&node.name.line, most));
             Removed { gone, front }
@@ -376,8 +365,8 @@ impl Store for Map {
         Ok(removed)
     }
 
-    async fn forestall(&self, name: &Name, _session: SessionId) -> Result<Option<Node>> {
-        Ok(self.0.step(|nodes, _| nodes.forestall(name)))
+    async fn fence_out(&self, name: &Name, _session: SessionId) -> Result<Option<Node>> {
+        Ok(self.0.step(|nodes, _| nodes.fence_out(name)))
     }
 
     async fn orphans(&self, session: SessionId) -> Result<Vec<Node>> {
@@ -393,7 +382,7 @@ impl Store for Map {
         lock(&self.0.known).remove(&ticket);
     }
 
-    async fn watch(&self, watched: &[Node], _distance: Distance) -> Result<Watching> {
+    async fn watch(&self, watched: &[Node]) -> Result<Watching> {
         let at = self.0.step(|nodes, _| nodes.at());
         let (shared, watched) = (self.0.clone(), watched.to_vec());
         let changed = async move {
@@ -404,11 +393,16 @@ impl Store for Map {
                     let same = |node: &Node| {
                         nodes.get(&node.name).is_some_and(|it| it.version == node.version)
                     };
-                    (watched.iter().all(same), nodes.served(&watched[0]), nodes.next_end(now))
+                    let is_released = match &watched[..] {
+                        [own, ahead] => same(own) && nodes.get(&ahead.name).is_none(),
+                        _ => false,
+                    };
+                    let hint = if is_released { Hint::Released(nodes.at()) } else { Hint::Changed };
+                    (watched.iter().all(same), hint, nodes.next_end(now))
                 };
-                let (same, served, next) = shared.step(look);
+                let (same, hint, next) = shared.step(look);
                 if !same {
-                    return served.map_or(Told::Change, |(node, at)| Told::Served(node, at));
+                    return hint;
                 }
                 match select(changed, shared.host.sleep(next)).await {
                     Either::Left(_) | Either::Right(_) => {}

@@ -5,11 +5,12 @@
 //! each answer goes to another request.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 
 use redis::cluster_async::ClusterConnection;
 use redis::{PushInfo, PushKind, RedisResult, Value};
 use tenure_core::TicketId;
+use tenure_core::sync::Mutex;
 use tenure_kit::subscriptions::Subscriptions;
 use tokio::runtime::Handle;
 use tokio::sync::OnceCell;
@@ -167,5 +168,5 @@ impl Sharded {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock()
 }

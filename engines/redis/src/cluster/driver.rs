@@ -2,7 +2,7 @@
 //! cannot be matched to requests any more.
 
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, MutexGuard, OnceLock};
 
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, Shared};
@@ -12,8 +12,10 @@ use redis::cluster_async::ClusterConnection;
 use tenure_kit::url::Address;
 use tokio::runtime::Handle;
 
+use tenure_core::sync::Mutex;
+
+use super::connect_throttle::ConnectThrottle;
 use super::nodes;
-use super::tries::Tries;
 use crate::settings::Settings;
 use crate::trouble;
 
@@ -21,7 +23,7 @@ use crate::trouble;
 pub(super) struct Driver {
     seeds: Vec<Address>,
     settings: Settings,
-    tries: Tries,
+    tries: ConnectThrottle,
     sends_again: bool,
     /// The runtime of the connection, for all callers.
     home: Handle,
@@ -46,21 +48,25 @@ impl Driver {
         connection: ClusterConnection,
         seeds: &[Address],
         settings: &Settings,
-        tries: &Tries,
+        tries: &ConnectThrottle,
     ) -> Arc<Self> {
         let way = Way { connection: connection.into(), attempt: Mutex::default() };
         Self::with(seeds, settings, tries, true, Arc::new(way))
     }
 
     /// No call is sent again. It connects for the first call.
-    pub(super) fn once(seeds: &[Address], settings: &Settings, tries: &Tries) -> Arc<Self> {
+    pub(super) fn once(
+        seeds: &[Address],
+        settings: &Settings,
+        tries: &ConnectThrottle,
+    ) -> Arc<Self> {
         Self::with(seeds, settings, tries, false, Open::default())
     }
 
     fn with(
         seeds: &[Address],
         settings: &Settings,
-        tries: &Tries,
+        tries: &ConnectThrottle,
         sends_again: bool,
         open: Open,
     ) -> Arc<Self> {
@@ -121,7 +127,7 @@ impl Driver {
             return Ok(connection.clone());
         }
         let attempt = {
-            let mut attempt = open.attempt.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut attempt = open.attempt.lock();
             let under_way = attempt.take().filter(|attempt| attempt.peek().is_none());
             attempt.insert(under_way.unwrap_or_else(|| self.connect(open))).clone()
         };
@@ -148,6 +154,6 @@ impl Driver {
     }
 
     fn open(&self) -> MutexGuard<'_, Open> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock()
     }
 }

@@ -7,7 +7,7 @@ use redis::{Cmd, RedisResult, TlsMode, Value, cmd};
 use tenure_core::Result;
 use tenure_kit::url::Address;
 
-use super::tries::Tries;
+use super::connect_throttle::ConnectThrottle;
 use crate::connect::{address, certificates, info};
 use crate::facts::Facts;
 use crate::settings::Settings;
@@ -21,7 +21,7 @@ pub(super) async fn connect(client: ClusterClientBuilder) -> RedisResult<Cluster
 pub(super) fn client(
     seeds: &[Address],
     settings: &Settings,
-    tries: &Tries,
+    tries: &ConnectThrottle,
 ) -> Result<ClusterClientBuilder> {
     let node = |seed| info(address(seed, settings), settings);
     let nodes: Vec<_> = seeds.iter().map(node).collect::<Result<_>>()?;

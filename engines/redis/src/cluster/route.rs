@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout};
 
 use super::{Cluster, nodes};
 use crate::acks;
-use crate::bundle::Wish;
+use crate::bundle::BatchItem;
 use crate::facts::Facts;
 use crate::route::{Deployment, Route, in_time};
 use crate::script::Scripts;
@@ -113,13 +113,13 @@ impl Route for ClusterRoute<'_> {
     /// Each line has a slot of its own, so verbs do not travel together.
     async fn ask(
         &self,
-        _wish: Option<Wish<'_>>,
+        _wish: Option<BatchItem<'_>>,
         call: impl FnOnce() -> Cmd + Send,
     ) -> RedisResult<Value> {
         self.call(&call()).await
     }
 
-    /// Servers of a cluster come and go without notice. A URL that wants young ones refused is
+    /// Servers of a cluster come and go without notice. A URL with `after_restart=refuse` is
     /// itself refused.
     fn trust(&self, _ticket: &Ticket) -> Result<()> {
         Ok(())

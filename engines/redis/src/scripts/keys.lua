@@ -1,11 +1,8 @@
--- The lines that somebody stands in, among some of the server's keys. ARGV: a cursor, what the names of heads are
--- like, and how many keys to go through. Answers the next cursor, what others may see of one ticket of each line,
--- the names of heads that this server could not ask for, those of a slot that is on its way here, and how many
--- microseconds all this took: none if that cannot be told. Since Redis 7.2, TIME stands still while a script runs; since 7.4
--- scripts have a clock of their own. What is no head of this version's does not tell of which key it is, and is left out.
+-- The lines with tickets, among some of the server's keys. ARGV: a cursor, the pattern of the names of heads, and
+-- the number of keys to go through. Answers the next cursor, the visible part of one ticket of each line, and the
+-- names of heads that this server could not read: those of a slot that is being moved here. A head of another
+-- version does not contain its key, and is left out.
 be_master()
-local clock = rawget(_G, 'os') and os.clock
-local began = clock and clock()
 local step = redis.call('SCAN', ARGV[1], 'MATCH', ARGV[2], 'COUNT', ARGV[3])
 local seen, elsewhere = {}, {}
 for _, k in ipairs(step[2]) do
@@ -21,11 +18,4 @@ for _, k in ipairs(step[2]) do
     end
   end
 end
-local took
-if clock then
-  took = math.ceil((clock() - began) * 1000000)
-else
-  local ended = redis.call('TIME')
-  took = ended[1] * 1000000 + ended[2] - now
-end
-return {step[1], seen, elsewhere, math.max(took, 0)}
+return {step[1], seen, elsewhere}

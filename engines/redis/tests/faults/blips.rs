@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use tenure_core::{ErrorKind, Guard, Locks, Loss, Result};
+use tenure_core::{ErrorKind, Locks, Loss, MutexGuard, Result};
 use tenure_servers::redis::Server;
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -21,7 +21,7 @@ fn kill_all(server: &Server) {
     }
 }
 
-fn waiting(locks: &Locks) -> JoinHandle<Result<Guard>> {
+fn waiting(locks: &Locks) -> JoinHandle<Result<MutexGuard>> {
     let mutex = locks.mutex("a").ttl(LONG);
     tokio::spawn(async move { mutex.lock().await })
 }
@@ -137,8 +137,8 @@ impl House {
     async fn visit(&self, locks: &Locks, room: usize) -> Result<()> {
         let guard = locks.mutex(format!("room {room}")).ttl(Duration::from_secs(60)).lock().await?;
         assert_eq!(self.inside[room].fetch_add(1, Ordering::SeqCst), 0, "two are in one room");
-        let newest = self.newest[room].swap(guard.token(), Ordering::SeqCst);
-        assert!(guard.token() > newest, "{} came after {newest}", guard.token());
+        let newest = self.newest[room].swap(guard.token().get(), Ordering::SeqCst);
+        assert!(guard.token().get() > newest, "{} came after {newest}", guard.token());
         tokio::task::yield_now().await;
         guard.check()?;
         assert_eq!(self.inside[room].fetch_sub(1, Ordering::SeqCst), 1, "two are in one room");

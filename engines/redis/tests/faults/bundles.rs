@@ -7,7 +7,8 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tenure_conformance::fault::{Act, Match};
 use tenure_core::{
-    Engine as _, ErrorKind, Guard, LeaveMode, LeaveOutcome, Locks, Ticket, TicketState, WaitMode,
+    Engine as _, ErrorKind, LeaveMode, LeaveOutcome, Locks, MutexGuard, Ticket, TicketState,
+    WaitMode,
 };
 use tenure_servers::redis::Server;
 use tokio::task::JoinSet;
@@ -84,10 +85,10 @@ fn a_full_server_refuses_each_that_is_new_and_keeps_each_that_it_has() {
         for refused in join_all(names("new").map(lock)).await {
             assert_refused(refused, ErrorKind::Rejected, &["no memory left"]);
         }
-        for renewed in join_all(guards.iter().map(|guard| guard.extend())).await {
+        for renewed in join_all(guards.iter().map(MutexGuard::extend)).await {
             renewed.unwrap();
         }
-        for released in join_all(guards.into_iter().map(Guard::release)).await {
+        for released in join_all(guards.into_iter().map(MutexGuard::release)).await {
             released.unwrap();
         }
         assert!(locks.keys("").await.unwrap().is_empty());
@@ -168,8 +169,8 @@ async fn take_turns(locks: &Locks, keys: usize) {
                 let guard = mutex.lock().await.unwrap();
                 {
                     let mut newest = inside[task % keys].try_lock().expect("nobody else is inside");
-                    assert!(guard.token() > *newest, "{} after {newest}", guard.token());
-                    *newest = guard.token();
+                    assert!(guard.token().get() > *newest, "{} after {newest}", guard.token());
+                    *newest = guard.token().get();
                 }
                 tokio::task::yield_now().await;
                 guard.release().await.unwrap();

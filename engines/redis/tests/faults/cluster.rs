@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tenure_core::{
-    Engine as _, ErrorKind, Guard, Key, LeaveMode, Locks, Ticket, TicketState, WaitMode,
+    Engine as _, ErrorKind, Key, LeaveMode, Locks, MutexGuard, Ticket, TicketState, WaitMode,
 };
 use tenure_redis::RedisCluster;
 use tenure_servers::redis::{Cluster, Server};
@@ -19,7 +19,7 @@ use super::stage::{
 const TTL: Duration = Duration::from_secs(60);
 
 /// Waits in the line, and repeats the call while the cluster reports that the line is being moved.
-fn waiting(locks: &Locks, key: &str) -> JoinHandle<Guard> {
+fn waiting(locks: &Locks, key: &str) -> JoinHandle<MutexGuard> {
     let mutex = locks.mutex(key).ttl(TTL);
     tokio::spawn(async move {
         loop {
@@ -133,7 +133,7 @@ fn a_line_that_is_carried_over_in_pieces_stays_whole() {
                 let served = soon("it is served", waiter).await.unwrap();
                 assert!(served.token() > newest);
                 newest = served.token();
-                assert_eq!(locks.line(key).await.unwrap()[0].0.id, served.id());
+                assert_eq!(locks.line(key).await.unwrap()[0].id, served.id());
                 served.release().await.unwrap();
             }
         }
@@ -265,7 +265,7 @@ fn a_node_that_dies_leaves_its_locks_to_its_replica() {
         owner.kill().unwrap();
         cluster.next_owner(slot, owner).unwrap();
         until("the line is there again", async || {
-            other.line("a").await.is_ok_and(|line| line.len() == 1 && line[0].0.id == guard.id())
+            other.line("a").await.is_ok_and(|line| line.len() == 1 && line[0].id == guard.id())
         })
         .await;
         guard.check().unwrap();

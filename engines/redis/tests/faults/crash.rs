@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use tenure_core::{ErrorKind, Guard, Locks, Loss};
+use tenure_core::{ErrorKind, Locks, Loss, MutexGuard};
 use tenure_servers::redis::{Server, Setup};
 
 use super::stage::{LONG, ask, assert_refused, connect, play, script_calls, soon, until};
@@ -18,8 +18,8 @@ fn a_server_that_has_forgotten_all_is_found_out_by_the_next_renewal() {
         let mut newest = 0;
         for _ in 0..3 {
             let guard = locks.mutex("a").ttl(LONG).renew_every(BEAT).lock().await.unwrap();
-            assert!(guard.token() > newest);
-            newest = guard.token();
+            assert!(guard.token().get() > newest);
+            newest = guard.token().get();
             server.kill().unwrap();
             server.restart().unwrap();
             // The lease would last a day, so it was a renewal that found the loss.
@@ -104,7 +104,7 @@ fn a_young_server_gives_no_lock_until_the_old_ones_are_over() {
     play(async || {
         const TTL: Duration = Duration::from_secs(2);
         let server = Server::start().unwrap();
-        let url = format!("{}?young=refuse&ttl_max=2s", server.url());
+        let url = format!("{}?after_restart=refuse&ttl_max=2s", server.url());
         let (locks, other) = (connect(&url).await, connect(&url).await);
         assert!(locks.guarantees().survives.store_crash);
         let young = locks.mutex("a").ttl(TTL).try_lock().await;
@@ -128,7 +128,7 @@ fn a_young_server_gives_no_lock_until_the_old_ones_are_over() {
     });
 }
 
-async fn as_soon_as_it_is_given(locks: &Locks, ttl: Duration) -> Guard {
+async fn as_soon_as_it_is_given(locks: &Locks, ttl: Duration) -> MutexGuard {
     soon("it is given", async {
         loop {
             match locks.mutex("a").ttl(ttl).lock().await {

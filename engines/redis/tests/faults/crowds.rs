@@ -46,15 +46,19 @@ fn two_thousand_waiters_are_served_in_turn() {
         let server = Server::start().unwrap();
         let (locks, onlooker) = (connect(server.url()).await, store(&server.url()).await);
         let first = locks.mutex("a").ttl(LONG).lock().await.unwrap();
-        let newest = Arc::new(AtomicU64::new(first.token()));
+        let newest = Arc::new(AtomicU64::new(first.token().get()));
         let key = first.key().clone();
         let mut waiters = JoinSet::new();
         for _ in 0..WAITERS {
             let (mutex, newest) = (locks.mutex("a").ttl(LONG), newest.clone());
             waiters.spawn(async move {
                 let guard = mutex.lock().await.unwrap();
-                let before = newest.swap(guard.token(), Ordering::SeqCst);
-                assert!(guard.token() > before, "{} was served after {before}", guard.token());
+                let before = newest.swap(guard.token().get(), Ordering::SeqCst);
+                assert!(
+                    guard.token().get() > before,
+                    "{} was served after {before}",
+                    guard.token()
+                );
                 guard.check().unwrap();
                 guard.release().await.unwrap();
             });

@@ -1,9 +1,12 @@
 //! There is no way in: each reason is one sentence that names the place, and never a password.
 
+use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::PathBuf;
 
 use tenure_core::{ErrorKind, Locks, Result};
+use tenure_redis::{Pem, Settings, Tls};
 use tenure_servers::Certificates;
 use tenure_servers::redis::{Cluster, Sentinels, Server, Setup};
 
@@ -103,7 +106,25 @@ fn a_password_is_in_no_later_error_either() {
         let error = locks.mutex("b").try_lock().await.unwrap_err();
         let all = format!("{error} {error:?} {locks:?} {guard:?} {:?}", locks.guarantees());
         assert!(!all.contains(SECRET), "{all}");
-        assert!(error.to_string().contains("nobody listens at 127.0.0.1"), "{error}");
+        assert!(error.to_string().contains("no server listens at 127.0.0.1"), "{error}");
+    });
+}
+
+#[test]
+fn a_program_connects_with_a_password_and_certificates_from_its_memory() {
+    play(async || {
+        let server = Setup::new().password(SECRET).mutual_tls().start().unwrap();
+        let files = server.certificates().unwrap();
+        let memory = |file: PathBuf| Pem::Bytes(fs::read(file).unwrap());
+        let settings = Settings::server(format!("localhost:{}", server.tls_port().unwrap()));
+        let settings = settings.unwrap().tls(
+            Tls::new()
+                .ca(memory(files.ca()))
+                .identity(memory(files.client()), memory(files.client_key())),
+        );
+        assert_refused(settings.clone().connect().await, ErrorKind::Rejected, &["password"]);
+        let locks = soon("it connects", settings.password(SECRET).connect()).await.unwrap();
+        locks.mutex("a").lock().await.unwrap().release().await.unwrap();
     });
 }
 
@@ -148,7 +169,7 @@ fn nobody_is_there() {
         server.kill().unwrap();
         let at = format!("127.0.0.1:{}", server.port());
         let url = format!("redis://:{SECRET}@{at}");
-        assert_closed(&url, ErrorKind::Unavailable, &["nobody listens at", &at]).await;
+        assert_closed(&url, ErrorKind::Unavailable, &["no server listens at", &at]).await;
         let at = "no-such-host.invalid:6379";
         let url = format!("redis://:{SECRET}@{at}");
         let unknown = "cannot be looked up";
@@ -162,10 +183,10 @@ fn nobody_is_there() {
         assert_closed(url, ErrorKind::Unavailable, &["/no/such/redis.sock"]).await;
         let at = format!("127.0.0.1:{}", server.port());
         let url = format!("redis+sentinel://:{SECRET}@{at}/main");
-        let told = ["no sentinel", "main", &at, "nobody listens there", "26379"];
+        let told = ["no sentinel", "main", &at, "no server listens there", "26379"];
         assert_closed(&url, ErrorKind::Unavailable, &told).await;
         let url = format!("redis+cluster://:{SECRET}@{at}");
-        assert_closed(&url, ErrorKind::Unavailable, &["nobody listens at", &at]).await;
+        assert_closed(&url, ErrorKind::Unavailable, &["no server listens at", &at]).await;
     });
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use tenure_core::{ErrorKind, Guard, Locks, Loss, Result};
+use tenure_core::{ErrorKind, Locks, Loss, MutexGuard, Result};
 use tenure_fence_redis::{Fence, Stale};
 use tenure_servers::redis::{Sentinels, Server};
 use tokio::task::JoinHandle;
@@ -14,7 +14,7 @@ use super::stage::{PATIENCE, ask, assert_refused, connect, play, soon, until, un
 const TTL: Duration = Duration::from_secs(60);
 const BEAT: Duration = Duration::from_millis(500);
 
-fn waiting(locks: &Locks, key: &str) -> JoinHandle<Guard> {
+fn waiting(locks: &Locks, key: &str) -> JoinHandle<MutexGuard> {
     let mutex = locks.mutex(key).ttl(TTL).renew_every(BEAT);
     tokio::spawn(async move {
         // During a fail-over the call may fail because no server answers. It is repeated.
@@ -27,10 +27,10 @@ fn waiting(locks: &Locks, key: &str) -> JoinHandle<Guard> {
     })
 }
 
-async fn persistently(locks: &Locks, key: &str) -> Guard {
+async fn persistently(locks: &Locks, key: &str) -> MutexGuard {
     soon("it is given", async {
         loop {
-            let asked: Result<Guard> = locks.mutex(key).ttl(TTL).lock().await;
+            let asked: Result<MutexGuard> = locks.mutex(key).ttl(TTL).lock().await;
             match asked {
                 Ok(guard) => return guard,
                 Err(error) => assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}"),
@@ -104,10 +104,10 @@ async fn a_lock_outlives(end: fn(&Server) -> tenure_servers::Result<()>) {
     .await;
     guard.check().unwrap();
     let line = other.line("a").await.unwrap();
-    assert_eq!((line[0].0.id, line[0].1.number), (guard.id(), guard.token()));
+    assert_eq!((line[0].id, line[0].number), (guard.id(), guard.token().get()));
     assert!(other.mutex("a").try_lock().await.unwrap().is_none());
     // Its renewals reach the master, though no replica acknowledges them.
-    let lives = async || other.line("a").await.unwrap()[0].1.life.unwrap();
+    let lives = async || other.line("a").await.unwrap()[0].life.unwrap();
     until("its renewals arrive", async || {
         assert!(guard.extend().await.is_err(), "there is nobody to acknowledge it");
         lives().await > TTL * 9 / 10

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_core::{ErrorKind, Guard, Locks, Loss, Place, Result, TicketState};
+use tenure_core::{ErrorKind, LineEntry, Locks, Loss, MutexGuard, Result, TicketState};
 use tenure_servers::redis::{Server, Setup};
 use tokio::task::JoinHandle;
 
@@ -12,7 +12,7 @@ use super::stage::{
 
 const BEAT: Duration = Duration::from_millis(300);
 
-fn waiting(locks: &Locks) -> JoinHandle<Result<Guard>> {
+fn waiting(locks: &Locks) -> JoinHandle<Result<MutexGuard>> {
     let mutex = locks.mutex("a").ttl(LONG).renew_every(BEAT);
     tokio::spawn(async move { mutex.lock().await })
 }
@@ -49,7 +49,7 @@ fn a_flush_is_told_to_holders_and_waiters_and_numbers_grow_over_it() {
         let mut newest = 0;
         for _ in 0..2 {
             let guard = locks.mutex("a").ttl(LONG).renew_every(BEAT).lock().await.unwrap();
-            assert!(guard.token() > newest);
+            assert!(guard.token().get() > newest);
             let waiter = waiting(&other);
             until_line(&locks, "a", 2).await;
             ask(&server, "FLUSHALL");
@@ -57,8 +57,11 @@ fn a_flush_is_told_to_holders_and_waiters_and_numbers_grow_over_it() {
             let told = soon("the waiter is told", waiter).await.unwrap();
             assert_refused(told, ErrorKind::Lost, &["removed from the line"]);
             let next = locks.mutex("a").lock().await.unwrap();
-            assert!(next.token() > guard.token() + 1, "the waiter's number was given again");
-            newest = next.token();
+            assert!(
+                next.token().get() > guard.token().get() + 1,
+                "the waiter's number was given again"
+            );
+            newest = next.token().get();
             next.release().await.unwrap();
         }
     });
@@ -86,7 +89,7 @@ fn a_line_that_lost_a_part_ends_for_those_behind_and_never_serves_two() {
             if !part.is_empty() {
                 until("the late one stands behind, or is out with the others", async || {
                     let line = locks.line("a").await.unwrap();
-                    let is_behind = |(_, place): &(_, Place)| place.state == TicketState::Waiting;
+                    let is_behind = |entry: &LineEntry| entry.state == TicketState::Waiting;
                     late.is_finished() || line.last().is_some_and(is_behind)
                 })
                 .await;

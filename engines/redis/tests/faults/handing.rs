@@ -61,7 +61,7 @@ fn nor_in_a_cluster() {
 fn nor_by_the_servers_of_a_redlock() {
     play(async || {
         let masters = Masters::start(3).unwrap();
-        take_turns(&connect(format!("{}?young=trust", masters.url())).await).await;
+        take_turns(&connect(format!("{}?after_restart=trust", masters.url())).await).await;
         assert_eq!(published(masters.servers()), 0);
     });
 }

@@ -7,11 +7,10 @@ use std::future::ready;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use tenure_conformance::Arena;
-use tenure_core::layers::Retry;
-use tenure_core::{ErrorKind, Guard, Locks, Result, ThisRuntime};
+use tenure_core::layers::{Retries, Retry};
+use tenure_core::{ErrorKind, Locks, MutexGuard, Result, ThisRuntime};
 use tenure_redis::RedisStore;
 use tenure_servers::have;
 use tenure_servers::redis::{Cluster, REDIS, Sentinels, Server, Setup};
@@ -26,10 +25,10 @@ const FORGOTTEN: u32 = 20;
 async fn token(locks: &Locks, key: &str) -> u64 {
     soon("the lock is given", async {
         loop {
-            let asked: Result<Guard> = locks.mutex(key).ttl(LONG).lock().await;
+            let asked: Result<MutexGuard> = locks.mutex(key).ttl(LONG).lock().await;
             match asked {
                 Ok(guard) => {
-                    let token = guard.token();
+                    let token = guard.token().get();
                     // The server's data may be older than the lock, so the release may fail.
                     let _ = guard.release().await;
                     return token;
@@ -119,7 +118,7 @@ fn numbers_grow_in_the_suite_over_a_restart_from_a_snapshot() {
                 async move {
                     // The first call after the restart finds that the connection has ended.
                     let (store, host) = (RedisStore::open(&url).await?, ThisRuntime::new());
-                    Ok(Retry::new(store, Arc::new(host), 8, Duration::from_millis(50)))
+                    Ok(Retry::new(store, Arc::new(host), Retries::times(8)))
                 }
             };
             let save = move || {
@@ -152,7 +151,7 @@ fn a_ticket_that_stands_behind_older_data_has_a_newer_token() {
             async move { token(&locks, "a").await }
         });
         until("it waits", async || locks.line("a").await.is_ok_and(|line| line.len() == 2)).await;
-        let gone = locks.line("a").await.unwrap()[0].0.id;
+        let gone = locks.line("a").await.unwrap()[0].id;
         locks.force_unlock("a", gone).await.unwrap();
         let next = soon("the waiter is served", waiter).await.unwrap();
         assert!(next > newest, "{next} is not above {newest}");
@@ -315,7 +314,7 @@ async fn lag(master: &Server, replica: &Server, gives: impl AsyncFnOnce() -> u64
 async fn empty(locks: &Locks, key: &str) {
     until("nobody is in the line", async || {
         let Ok(line) = locks.line(key).await else { return false };
-        for (ticket, _) in &line {
+        for ticket in &line {
             if let Err(error) = locks.force_unlock(key, ticket.id).await {
                 assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
             }

@@ -34,7 +34,8 @@ fn a_break_is_told_by_its_name_though_the_holder_leaves_at_once() {
         let mut watch = others.watch_prefix("").await.unwrap();
         for is_forced in [false, true, false, true] {
             let guard = locks.mutex("a").lock().await.unwrap();
-            let (id, token, owner) = (guard.id(), guard.token(), locks.line("a").await.unwrap());
+            let (id, token, owner) =
+                (guard.id(), guard.token().get(), locks.line("a").await.unwrap());
             next(&mut watch, id, &[EventKind::Served]).await;
             if is_forced {
                 others.force_unlock("a", id).await.unwrap();
@@ -45,7 +46,7 @@ fn a_break_is_told_by_its_name_though_the_holder_leaves_at_once() {
             drop(guard);
             let end = next(&mut watch, id, &ENDS).await;
             assert_eq!((end.kind, end.number), (EventKind::Broken, token));
-            assert_eq!((end.ticket.key.as_str(), &end.ticket.owner), ("a", &owner[0].0.owner));
+            assert_eq!((end.ticket.key.as_str(), &end.ticket.owner), ("a", &owner[0].owner));
         }
         let guard = locks.mutex("b").lock().await.unwrap();
         let id = guard.id();
@@ -71,7 +72,7 @@ fn a_waiter_that_is_broken_is_told_by_that_name() {
             async move { mutex.lock().await.map(drop) }
         });
         super::stage::until_line(&others, "a", 2).await;
-        let id = others.line("a").await.unwrap()[1].0.id;
+        let id = others.line("a").await.unwrap()[1].id;
         next(&mut watch, id, &[EventKind::Joined]).await;
         others.break_ticket("a", id).await.unwrap();
         assert_eq!(next(&mut watch, id, &ENDS).await.kind, EventKind::Broken);
@@ -89,7 +90,7 @@ fn the_end_of_a_lease_is_told_by_its_name() {
         // It is not renewed: for the server its holder is frozen.
         let mutex = locks.mutex("a").ttl(Duration::from_secs(2)).manual_renewal();
         let guard = mutex.lock().await.unwrap();
-        let (id, token) = (guard.id(), guard.token());
+        let (id, token) = (guard.id(), guard.token().get());
         next(&mut watch, id, &[EventKind::Served]).await;
         let end = next(&mut watch, id, &ENDS).await;
         assert_eq!((end.kind, end.number), (EventKind::Expired, token));

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
 use tenure_conformance::helper::{self, Helper};
-use tenure_core::{ErrorKind, Guard, Loss};
+use tenure_core::{ErrorKind, Loss, MutexGuard};
 use tenure_fence_redis::Fence;
 use tenure_servers::redis::Server;
 
@@ -73,7 +73,7 @@ fn a_holder_that_slept_past_its_lease_cannot_write_any_more() {
         helper.stop();
         let locks = connect(server.url()).await;
         let guard = soon("the next holder gets it", locks.mutex("a").lock()).await.unwrap();
-        assert!(guard.token() > old);
+        assert!(guard.token().get() > old);
         let (fence, mut data) = (Fence::new("data").unwrap(), data(&server.url()).await);
         fence.claim(&mut data, guard.token()).await.unwrap();
         helper.go_on();
@@ -103,7 +103,7 @@ fn helper_process() {
     });
 }
 
-async fn write(guard: &Guard, url: &str) -> &'static str {
+async fn write(guard: &MutexGuard, url: &str) -> &'static str {
     let (fence, mut data) = (Fence::new("data").unwrap(), data(url).await);
     match fence.set(&mut data, "state", "old", guard.token()).await {
         Ok(()) => "written",

@@ -18,7 +18,9 @@ const PAIRS: u64 = 2000;
 const PAIRS_VARIABLE: &str = "TENURE_REDLOCK_PAIRS";
 
 async fn open(masters: &Masters) -> RedLock {
-    RedLock::open(format!("{}?young=trust", masters.url())).await.expect("a majority answers")
+    RedLock::open(format!("{}?after_restart=trust", masters.url()))
+        .await
+        .expect("a majority answers")
 }
 
 async fn locks(masters: &Masters) -> Locks {
@@ -78,15 +80,15 @@ fn who_waits_is_shown_watched_and_broken() {
         let waiting = tokio::spawn(other.mutex("a").ttl(LONG).lock());
         until_line(&operator, "a", 3).await;
         let line = operator.line("a").await.unwrap();
-        let shares: Vec<_> = line.iter().map(|(ticket, _)| ticket.share.take()).collect();
+        let shares: Vec<_> = line.iter().map(|ticket| ticket.share.take()).collect();
         assert!(shares[0] == 1 && shares[1] > 1 && shares[2] > 1, "{shares:?}");
-        let standings = line.iter().map(|(_, place)| place.state);
+        let standings = line.iter().map(|place| place.state);
         let (holding, waiter) = (TicketState::Holding, TicketState::Waiting);
         assert_eq!(standings.collect::<Vec<_>>(), [holding, waiter, waiter]);
-        assert!(line.is_sorted_by_key(|(_, place)| (place.number, place.ahead)), "{line:?}");
+        assert!(line.is_sorted_by_key(|place| (place.number, place.ahead)), "{line:?}");
         assert_eq!(operator.keys("").await.unwrap().len(), 1);
 
-        let (first, last) = (line[1].0.id, line[2].0.id);
+        let (first, last) = (line[1].id, line[2].id);
         sees(EventKind::Joined, first).await;
         sees(EventKind::Joined, last).await;
         assert_eq!(operator.break_ticket("a", first).await.unwrap(), LeaveOutcome::Waiting);
@@ -98,7 +100,7 @@ fn who_waits_is_shown_watched_and_broken() {
         let reader = guard.id();
         guard.release().await.unwrap();
         let next = soon("the other one is served", waiting).await.unwrap().unwrap();
-        assert_eq!((next.id(), next.token() >= line[1].1.number), (last, true));
+        assert_eq!((next.id(), next.token().get() >= line[1].number), (last, true));
 
         sees(EventKind::Left, reader).await;
         sees(EventKind::Served, last).await;
@@ -117,7 +119,7 @@ fn a_dead_server_leaves_few_tasks_behind() {
     play(async || {
         let masters = Masters::start(3).unwrap();
         let home: Arc<dyn Runtime> = Arc::new(ThisRuntime::new());
-        let url = format!("{}?young=trust", masters.url());
+        let url = format!("{}?after_restart=trust", masters.url());
         let engine = RedLock::engine(&url, home).await.unwrap();
         masters.servers()[2].kill().unwrap();
         let pairs = std::env::var(PAIRS_VARIABLE).map_or(PAIRS, |pairs| pairs.parse().unwrap());
@@ -140,18 +142,18 @@ fn a_clock_that_is_ahead_is_told() {
     play_with(&[FAKETIME], async || {
         let masters = Masters::of(&Setup::new().settable_clock(), 3).unwrap();
         let right = open(&masters).await;
-        assert!(right.board().answers().iter().all(|server| server.ahead.is_none()));
+        assert!(right.health().answers().iter().all(|server| server.ahead.is_none()));
         masters.servers()[0].set_clock(86_400).unwrap();
         let redlock = open(&masters).await;
-        let ahead = redlock.board().answers()[0].ahead.expect("its clock is ahead");
+        let ahead = redlock.health().answers()[0].ahead.expect("its clock is ahead");
         assert!(ahead > Duration::from_secs(86_000), "{ahead:?}");
-        let told = format!("{}: its clock is, or was, ", redlock.board().answers()[0].name);
+        let told = format!("{}: its clock is, or was, ", redlock.health().answers()[0].name);
         let warnings = &redlock.locks().guarantees().warnings;
         assert!(warnings.iter().any(|warning| warning.starts_with(&told)), "{warnings:?}");
         // A client that was there before sees it with the first number that it is given.
         until("it is seen", async || {
             right.locks().mutex("a").lock().await.unwrap().release().await.unwrap();
-            right.board().answers()[0].ahead.is_some()
+            right.health().answers()[0].ahead.is_some()
         })
         .await;
         assert!(redlock.locks().keys("").await.unwrap().is_empty());

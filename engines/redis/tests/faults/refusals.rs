@@ -125,11 +125,7 @@ fn a_server_that_runs_a_strangers_script_is_waited_for() {
         })
         .await;
         let busy = locks.mutex("b").ttl(LONG).try_lock().await;
-        assert_refused(
-            busy,
-            ErrorKind::Unavailable,
-            &["is busy with somebody's script", "127.0.0.1"],
-        );
+        assert_refused(busy, ErrorKind::Unavailable, &["is busy with a script", "127.0.0.1"]);
         assert_refused(guard.extend().await, ErrorKind::Unavailable, &["is busy"]);
         let opened = RedisStore::open(&server.url()).await.map(|store| store.guarantees());
         assert_refused(opened, ErrorKind::Unavailable, &["is busy"]);

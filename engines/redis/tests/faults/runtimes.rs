@@ -94,8 +94,8 @@ fn runtimes_may_come_and_go() {
             runtime.block_on(async {
                 for _ in 0..round % 4 {
                     let guard = locks.mutex("a").lock().await.unwrap();
-                    assert!(guard.token() > newest);
-                    newest = guard.token();
+                    assert!(guard.token().get() > newest);
+                    newest = guard.token().get();
                     if round % 3 > 0 {
                         guard.release().await.unwrap();
                     }
@@ -228,7 +228,7 @@ fn connections_of_many_runtimes_that_are_lost_at_once_fail_no_verb_of_a_healthy_
 fn a_runtime_that_stands_still_while_it_connects_keeps_nobody_else_from_the_server() {
     let Some(server) = server() else { return };
     within_patience(move || {
-        let url = format!("{}?young=trust", server.url());
+        let url = format!("{}?after_restart=trust", server.url());
         let locks = block_on(tenure_redis::connect(url)).unwrap();
         for _ in 0..3 {
             let stands_still = runtime();
@@ -263,8 +263,9 @@ fn callers_that_stand_still_in_the_middle_keep_nobody_else_out() {
     let Some(server) = server() else { return };
     within_patience(move || {
         runtime().block_on(async {
-            let locks =
-                tenure_redis::connect(format!("{}?young=trust", server.url())).await.unwrap();
+            let locks = tenure_redis::connect(format!("{}?after_restart=trust", server.url()))
+                .await
+                .unwrap();
             let story = async move {
                 open_a_link(&locks, &server).await;
                 let mut still: Vec<_> =
@@ -289,7 +290,7 @@ fn who_stands_still_while_replicas_are_asked_keeps_nobody_else_waiting() {
     let replica = Setup::new().replica_of(&server).start().unwrap();
     within_patience(move || {
         let story = async move {
-            let url = format!("{}?acks=1&young=trust&timeout=2s", server.url());
+            let url = format!("{}?acks=1&after_restart=trust&timeout=2s", server.url());
             let locks = tenure_redis::connect(url).await.unwrap();
             open_a_link(&locks, &server).await;
             replica.freeze().unwrap();
@@ -314,7 +315,7 @@ fn who_stands_still_while_the_scripts_are_told_keeps_nobody_else_waiting() {
     let Some(server) = server() else { return };
     within_patience(move || {
         let story = async move {
-            let url = format!("{}?young=trust&timeout=1m", server.url());
+            let url = format!("{}?after_restart=trust&timeout=1m", server.url());
             let locks = tenure_redis::connect(url).await.unwrap();
             open_a_link(&locks, &server).await;
             ask(&server, "SCRIPT FLUSH");
@@ -346,8 +347,9 @@ fn who_waits_is_served_though_the_release_before_it(
     let Some(server) = server() else { return };
     within_patience(move || {
         let story = async move {
-            let locks =
-                tenure_redis::connect(format!("{}?young=trust", server.url())).await.unwrap();
+            let locks = tenure_redis::connect(format!("{}?after_restart=trust", server.url()))
+                .await
+                .unwrap();
             open_a_link(&locks, &server).await;
             let guard = locks.mutex("k").ttl(LONG).lock().await.unwrap();
             let waiter = tokio::spawn({

@@ -149,7 +149,7 @@ fn memory_is_flat_while_one_of_three_does_not_answer() {
             let third = if name.ends_with("holed") { proxy.port() } else { servers[2].port() };
             let (one, two) = (servers[0].port(), servers[1].port());
             let hosts = [one, two, third].map(|port| format!("127.0.0.1:{port}")).join(",");
-            let url = format!("redlock://{hosts}?young=trust");
+            let url = format!("redlock://{hosts}?after_restart=trust");
             Outage { patience: Duration::from_secs(60), tasks: 8, ..Outage::of(&url) }
                 .runs(name, || trouble(&servers[2], &proxy));
         }

@@ -17,13 +17,15 @@ fn spoil(server: &Server, key: &str) {
 }
 
 async fn open(masters: &Masters) -> RedLock {
-    RedLock::open(format!("{}?young=trust", masters.url())).await.expect("a majority answers")
+    RedLock::open(format!("{}?after_restart=trust", masters.url()))
+        .await
+        .expect("a majority answers")
 }
 
 /// Returns the last error of this server, if its last answer was one.
 fn last_of(redlock: &RedLock, server: &Server) -> Option<Error> {
     let port = format!(":{}", server.port());
-    let answers = redlock.board().answers();
+    let answers = redlock.health().answers();
     answers.into_iter().find(|it| it.name.ends_with(&port)).unwrap().last?.err()
 }
 

@@ -116,7 +116,8 @@ fn a_node_of_three_that_accepts_and_closes_sees_few_connections() {
         let (seen, _until) = turn_out(listener);
         let at = |port| format!("127.0.0.1:{port}");
         let hosts = [at(one.port()), at(two.port()), at(port)].join(",");
-        let redlock = RedLock::open(format!("redlock://{hosts}?young=trust")).await.unwrap();
+        let redlock =
+            RedLock::open(format!("redlock://{hosts}?after_restart=trust")).await.unwrap();
         let before = seen.load(Ordering::Relaxed);
         let within = use_for_a_while(redlock.locks()).await;
         assert_few(seen.load(Ordering::Relaxed) - before, within);

@@ -43,7 +43,7 @@ fn who_asks_a_server_that_was_behind_sees_the_line_as_it_is() {
             let tried = at_last("it is answered", async || far.mutex(&key).try_lock().await).await;
             assert!(tried.is_none(), "it is held");
             let line = at_last("it is answered", async || far.line(&key).await).await;
-            assert_eq!(line.iter().map(|(ticket, _)| ticket.id).collect::<Vec<_>>(), [held.id()]);
+            assert_eq!(line.iter().map(|ticket| ticket.id).collect::<Vec<_>>(), [held.id()]);
             let token = held.token();
             held.release().await.unwrap();
             let next = at_last("it locks", async || far.mutex(&key).lock().await).await;

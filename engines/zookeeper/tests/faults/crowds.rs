@@ -15,7 +15,7 @@ use zookeeper_client::{Acls, Client, CreateMode};
 
 use super::network::{proxy_to, url_of};
 use super::stage::{
-    TTL, at_last, connect, ephemerals, operator, play, received, soon, tickets, until_count,
+    TTL, at_last, connect, ephemerals, operator, play, received, said, soon, tickets, until_count,
     until_line,
 };
 
@@ -159,8 +159,8 @@ fn a_thousand_waiters_are_served_in_order_at_a_constant_cost_though_half_of_them
             let (mutex, last) = (crowd.mutex("k").ttl(LONG), last.clone());
             waiters.push(tokio::spawn(async move {
                 let guard = mutex.lock().await.unwrap();
-                let before = last.swap(guard.token(), Ordering::SeqCst);
-                assert!(before < guard.token(), "in order");
+                let before = last.swap(guard.token().get(), Ordering::SeqCst);
+                assert!(before < guard.token().get(), "in order");
                 guard.release().await.unwrap();
             }));
             if at % 50 == 49 {
@@ -251,7 +251,7 @@ fn the_keys_of_many_locks_are_told_by_a_slow_way() {
 
 /// Returns the number of watches of a server.
 fn watches(server: &Server) -> u64 {
-    let said = server.ask("mntr").expect("it answers");
+    let said = said(server, "mntr");
     let count = said.lines().find_map(|line| line.strip_prefix("zk_watch_count")).unwrap();
     count.trim().parse().unwrap()
 }
@@ -329,7 +329,7 @@ fn watches_that_nobody_waits_for_make_room_for_others() {
         }
         soon("nothing is left to do", crowd.flush()).await;
         let paths = || -> HashSet<String> {
-            let said = server.ask("wchp").expect("it answers");
+            let said = said(server, "wchp");
             said.lines().filter(|line| line.starts_with('/')).map(str::to_owned).collect()
         };
         // Each new waiter watches a node of its own, like all others.

@@ -23,7 +23,7 @@ fn a_write_is_refused_once_the_lock_is_lost_whatever_its_holder_believes() {
         let open = CreateMode::Persistent.with_acls(Acls::anyone_all());
         client.create("/state", b"", &open).await.unwrap();
         let guard = locks.mutex("k").ttl(TTL).lock().await.unwrap();
-        let still_held = StillHeld::find(&client, &guard).await.unwrap();
+        let still_held = StillHeld::find(&client, &guard.handle()).await.unwrap();
         assert_eq!(still_held.path(), tickets(&client).await[0]);
         assert!(writes(&client, &still_held, b"mine").await);
         guard.set_note("another").await.unwrap();
@@ -32,10 +32,10 @@ fn a_write_is_refused_once_the_lock_is_lost_whatever_its_holder_believes() {
         let next = locks.mutex("k").ttl(TTL).lock().await.unwrap();
         assert!(!writes(&client, &still_held, b"too late").await);
         assert_eq!(client.get_data("/state").await.unwrap().0, b"mine again");
-        let theirs = StillHeld::find(&client, &next).await.unwrap();
+        let theirs = StillHeld::find(&client, &next.handle()).await.unwrap();
         assert!(writes(&client, &theirs, b"theirs").await);
         soon("the old holder is told", guard.lost()).await;
-        StillHeld::find(&client, &guard).await.unwrap_err();
+        StillHeld::find(&client, &guard.handle()).await.unwrap_err();
         next.release().await.unwrap();
         assert!(!writes(&client, &theirs, b"released").await);
     });
@@ -50,8 +50,8 @@ fn readers_and_permits_have_checks_of_their_own() {
         let (one, two) =
             (locks.rwlock("k").read().await.unwrap(), locks.rwlock("k").read().await.unwrap());
         let checks = [
-            StillHeld::find(&client, &one).await.unwrap(),
-            StillHeld::find(&client, &two).await.unwrap(),
+            StillHeld::find(&client, &one.handle()).await.unwrap(),
+            StillHeld::find(&client, &two.handle()).await.unwrap(),
         ];
         one.release().await.unwrap();
         assert!(!writes(&client, &checks[0], b"1").await);
@@ -60,7 +60,7 @@ fn readers_and_permits_have_checks_of_their_own() {
             two.release().await.unwrap();
             locks.rwlock("k").write().await.unwrap()
         };
-        let check = StillHeld::find(&client, &writer).await.unwrap();
+        let check = StillHeld::find(&client, &writer.handle()).await.unwrap();
         let reader = writer.downgrade().await.unwrap();
         assert!(writes(&client, &check, b"3").await, "it is the same ticket");
         reader.release().await.unwrap();

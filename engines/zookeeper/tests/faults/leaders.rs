@@ -10,7 +10,7 @@ use tenure_servers::zookeeper::{Ensemble, Role, Server};
 use tokio::time::sleep_until;
 use zookeeper_client::{Acls, Client, CreateMode};
 
-use super::stage::{PATIENCE, TTL, at_last, configure, play, restart, soon};
+use super::stage::{PATIENCE, TTL, at_last, play_on, restart, soon, zxid};
 
 /// Time after which a request that a server cannot answer counts as unanswered.
 const SILENCE: Duration = Duration::from_secs(1);
@@ -19,53 +19,56 @@ const SILENCE: Duration = Duration::from_secs(1);
 /// another leader.
 const SYNC_LIMIT: &str = "syncLimit=240";
 
-/// The proxies between each server and each other one. The first carries the requests to the
-/// leader, and the second carries the elections.
-struct Between(Vec<(usize, usize, [Proxy; 2])>);
+/// The proxies between the leader and each of its followers. The first carries the requests, and
+/// the second carries the elections.
+struct Between(Vec<(u16, [Proxy; 2])>);
 
 impl Between {
-    /// Configures the servers to reach each other through these proxies.
-    fn servers_of(ensemble: &Ensemble) -> Self {
-        let servers = ensemble.servers();
-        let ports = peers(&servers[0]);
+    /// Makes the followers reach their leader through proxies.
+    ///
+    /// The way between the followers stays as it is: a proxy accepts a connection to a server that
+    /// does not listen yet. A new follower would take its end for the end of its new leader, and
+    /// ask for another election, while that leader waits for it until `initLimit`.
+    fn leader_and_followers(ensemble: &Ensemble) -> Self {
+        let leader = ensemble.leader().unwrap();
+        let name = own_line(leader);
         let to = |port| Proxy::to(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).unwrap();
-        let mut all = Vec::new();
-        for (from, server) in servers.iter().enumerate() {
-            configure(server, &[SYNC_LIMIT]);
-            for there in (0..servers.len()).filter(|there| *there != from) {
-                let (lead, choose) = ports[there];
-                let both = [to(lead), to(choose)];
-                let [lead, choose] = both.each_ref().map(Proxy::port);
-                configure(server, &[&format!("server.{}=127.0.0.1:{lead}:{choose}", there + 1)]);
-                all.push((from, there, both));
-            }
-        }
-        restart(&servers.iter().collect::<Vec<_>>());
-        Self(all)
+        let followers = others(leader, ensemble).into_iter().map(|follower| {
+            let both = peer_ports(leader).map(to);
+            let [lead, choose] = both.each_ref().map(Proxy::port);
+            configure(follower, &format!("{name}=127.0.0.1:{lead}:{choose}"));
+            // One after the other: the leader keeps its majority.
+            follower.kill().unwrap();
+            follower.restart().unwrap();
+            (follower.port(), both)
+        });
+        Self(followers.collect())
     }
 
-    /// Returns the proxy from a server to the leader.
-    fn way(&self, from: &Server, leader: &Server, ensemble: &Ensemble) -> &Proxy {
-        let at = |server: &Server| {
-            let mut all = ensemble.servers().iter();
-            all.position(|other| other.port() == server.port()).unwrap()
-        };
-        let (from, to) = (at(from), at(leader));
-        let way = self.0.iter().find(|way| (way.0, way.1) == (from, to)).unwrap();
-        &way.2[0]
+    /// Returns the proxy from a follower to the leader.
+    fn way(&self, from: &Server) -> &Proxy {
+        let way = self.0.iter().find(|way| way.0 == from.port());
+        &way.expect("it is a follower").1[0]
     }
 
     /// Cuts a leader off. It waits for the other servers for a while, and they elect another leader
-    /// at once.
-    fn cut_off(&self, leader: &Server, ensemble: &Ensemble) {
-        let is_leader = |server: &Server| server.port() == leader.port();
-        let id = ensemble.servers().iter().position(is_leader).unwrap();
-        let its_ways = self.0.iter().filter(|(from, to, _)| id == *from || id == *to);
-        for (_, _, [lead, choose]) in its_ways {
+    /// at once. All requests to it pass through `clients`.
+    ///
+    /// All servers have the same transactions then. Otherwise a new follower gets the last one from
+    /// the new leader, and acknowledges it beside the leadership. On a busy machine the two change
+    /// places, and the leader gives up after `initLimit` (ZOOKEEPER-4685).
+    fn cut_off(&self, leader: &Server, ensemble: &Ensemble, clients: &Proxy) {
+        clients.black_hole_for(Direction::Requests);
+        let began = Instant::now();
+        while ensemble.servers().iter().any(|server| zxid(server) != zxid(leader)) {
+            assert!(began.elapsed() < PATIENCE, "a follower stays behind");
+        }
+        for (_, [lead, choose]) in &self.0 {
             lead.black_hole();
             // Servers that elect another leader need not wait for the old one's vote.
             choose.refuse();
         }
+        clients.heal();
         restart(&others(leader, ensemble));
         assert_eq!(leader.role(), Ok(Role::Leader), "it does not know it");
     }
@@ -75,32 +78,56 @@ fn others<'a>(leader: &Server, ensemble: &'a Ensemble) -> Vec<&'a Server> {
     ensemble.servers().iter().filter(|server| server.port() != leader.port()).collect()
 }
 
+/// Returns a proxy between the clients and a server.
+fn clients_of(server: &Server) -> Proxy {
+    Proxy::to(SocketAddr::from((Ipv4Addr::LOCALHOST, server.port()))).unwrap()
+}
+
 fn address(server: &Server) -> String {
     format!("127.0.0.1:{}", server.port())
 }
 
-/// Returns the ports between the servers: for the leader's messages, and for elections.
-fn peers(server: &Server) -> [(u16, u16); 3] {
-    let said = std::fs::read_to_string(server.folder().join("zoo.cfg")).unwrap();
-    let port = |text: &str| text.parse().unwrap();
-    [1, 2, 3].map(|id| {
-        let beginning = format!("server.{id}=127.0.0.1:");
-        let ports = said.lines().find_map(|line| line.strip_prefix(&beginning)).unwrap();
-        ports.split_once(':').map(|(lead, choose)| (port(lead), port(choose))).unwrap()
-    })
+/// Replaces a setting of a server: the last line counts. It takes effect when the server starts.
+fn configure(server: &Server, line: &str) {
+    let path = server.folder().join("zoo.cfg");
+    let before = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, format!("{before}\n{line}\n")).unwrap();
+}
+
+/// Returns the name of a server's own line in all configurations.
+fn own_line(server: &Server) -> String {
+    let id = std::fs::read_to_string(server.folder().join("myid")).unwrap();
+    format!("server.{}", id.trim())
+}
+
+/// Returns the ports of a server for the others: for a leader's messages, and for elections.
+fn peer_ports(server: &Server) -> [u16; 2] {
+    let settings = std::fs::read_to_string(server.folder().join("zoo.cfg")).unwrap();
+    let beginning = format!("{}=127.0.0.1:", own_line(server));
+    let ports = settings.lines().find_map(|line| line.strip_prefix(&beginning)).unwrap();
+    let (lead, choose) = ports.split_once(':').unwrap();
+    [lead, choose].map(|port| port.parse().unwrap())
+}
+
+/// Plays a story on three servers whose leader waits long for the others.
+fn play_with(settings: &[&str], story: impl AsyncFnOnce(Ensemble)) {
+    let settings: Vec<&str> = settings.iter().copied().chain([SYNC_LIMIT]).collect();
+    play_on(|| Ensemble::with_settings(3, &settings), story);
 }
 
 #[test]
 fn who_is_connected_to_a_leader_that_was_cut_off_is_told_before_the_lock_is_given_away() {
-    play(3, async |ensemble| {
-        let between = Between::servers_of(&ensemble);
+    play_with(&[], async |ensemble| {
+        let between = Between::leader_and_followers(&ensemble);
         let leader = ensemble.leader().unwrap();
-        let here = format!("zookeeper://{}", address(leader));
+        let clients = clients_of(leader);
+        let here = format!("zookeeper://{}", clients.address());
         let there: Vec<_> = others(leader, &ensemble).into_iter().map(address).collect();
         let there = format!("zookeeper://{}", there.join(","));
         let mine = at_last("it connects", async || tenure_zookeeper::connect(&here).await).await;
-        let guard = mine.mutex("k").ttl(TTL).lock().await.unwrap();
-        between.cut_off(leader, &ensemble);
+        let lock = async || mine.mutex("k").ttl(TTL).lock().await;
+        let guard = at_last("it is locked", lock).await;
+        between.cut_off(leader, &ensemble, &clients);
         let next = async {
             let other = at_last("it connects", async || tenure_zookeeper::connect(&there).await);
             let mutex = other.await.mutex("k").ttl(TTL);
@@ -118,17 +145,17 @@ fn who_is_connected_to_a_leader_that_was_cut_off_is_told_before_the_lock_is_give
 
 #[test]
 fn a_leader_that_was_cut_off_answers_a_sync_and_no_write() {
-    play(3, async |ensemble| {
-        let between = Between::servers_of(&ensemble);
+    play_with(&[], async |ensemble| {
+        let between = Between::leader_and_followers(&ensemble);
         let leader = ensemble.leader().unwrap();
         let open = CreateMode::Persistent.with_acls(Acls::anyone_all());
-        let mut clients = Vec::new();
+        let (way, mut clients) = (clients_of(leader), Vec::new());
         for _ in 0..3 {
             let connector = Client::connector().with_session_timeout(PATIENCE);
-            clients.push(connector.connect(&address(leader)).await.unwrap());
+            clients.push(connector.connect(&way.address().to_string()).await.unwrap());
         }
         clients[0].create("/n", b"", &open).await.unwrap();
-        between.cut_off(leader, &ensemble);
+        between.cut_off(leader, &ensemble, &way);
         clients[0].sync("/n").await.expect("it answers by itself");
         for (client, path) in clients.iter().zip(["/n", "/no/such"]) {
             let written = tokio::time::timeout(SILENCE, client.set_data(path, b"", None)).await;
@@ -151,18 +178,15 @@ fn a_sign_of_life_that_travelled_long_is_counted_on_only_when_the_leader_has_hea
     let (life, every) = (LONG_TICK * 2, LONG_TICK * 2 / 6);
     let before = |moment: Instant, by: Duration| moment.checked_sub(by).unwrap();
     let moment = Duration::from_millis(20);
-    play(3, async |ensemble| {
-        for server in ensemble.servers() {
-            // Servers that find no leader look for another one after six seconds.
-            configure(server, &["tickTime=2000", "minSessionTimeout=2000", "initLimit=3"]);
-        }
-        let between = Between::servers_of(&ensemble);
+    // Servers that find no leader look for another one after six seconds.
+    let settings = ["tickTime=2000", "minSessionTimeout=2000", "initLimit=3"];
+    play_with(&settings, async |ensemble| {
+        let between = Between::leader_and_followers(&ensemble);
         let (follower, leader) = (ensemble.follower().unwrap(), ensemble.leader().unwrap());
-        let to_follower = SocketAddr::from((Ipv4Addr::LOCALHOST, follower.port()));
-        let proxy = Proxy::to(to_follower).unwrap();
+        let proxy = clients_of(follower);
         let here = format!("zookeeper://127.0.0.1:{}", proxy.port());
         let there = format!("zookeeper://{}", address(leader));
-        let way = between.way(follower, leader, &ensemble);
+        let way = between.way(follower);
         // A leader that stood still asks as soon as it goes on, and from then on at these moments.
         let begins_anew = before_a_look(asks(way).await + LONG_TICK / 2);
         leader.freeze().unwrap();

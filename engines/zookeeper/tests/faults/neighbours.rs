@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_core::{Guard, Locks, Loss, Result};
+use tenure_core::{Locks, Loss, MutexGuard, Result};
 use tenure_servers::zookeeper::{Ensemble, Server};
 use tokio::task::JoinHandle;
 
@@ -15,7 +15,7 @@ use super::stage::{
 const LONG: Duration = Duration::from_secs(40);
 
 /// Starts a waiter at this place of the line, and returns when it has sent all its requests.
-async fn comes(ensemble: &Ensemble, locks: &Locks, place: usize) -> JoinHandle<Result<Guard>> {
+async fn comes(ensemble: &Ensemble, locks: &Locks, place: usize) -> JoinHandle<Result<MutexGuard>> {
     let mutex = locks.mutex("k").ttl(LONG);
     let waits = tokio::spawn(async move { mutex.lock().await });
     until_line(locks, "k", place).await;
@@ -37,7 +37,7 @@ async fn watches(server: &Server, count: usize) {
     .await;
 }
 
-async fn is_served(waits: JoinHandle<Result<Guard>>) -> Guard {
+async fn is_served(waits: JoinHandle<Result<MutexGuard>>) -> MutexGuard {
     soon("it is served", waits).await.unwrap().unwrap()
 }
 

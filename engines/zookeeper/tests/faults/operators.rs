@@ -159,7 +159,7 @@ fn a_short_ttl_has_a_session_of_its_own() {
             owners.push(operator.check_stat(&path).await.unwrap().unwrap().ephemeral_owner);
         }
         assert!(owners.len() == 2 && owners[0] != owners[1], "{owners:?}");
-        let lives = async |key: &str| locks.line(key).await.unwrap()[0].1.life.expect("it ends");
+        let lives = async |key: &str| locks.line(key).await.unwrap()[0].life.expect("it ends");
         assert!(lives("short").await <= TTL && lives("long").await > TTL * 2);
         long.check().unwrap();
         short.check().unwrap();

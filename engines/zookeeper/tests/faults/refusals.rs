@@ -103,32 +103,6 @@ fn a_refused_join_leaves_nothing_behind() {
 }
 
 #[test]
-fn who_may_not_delete_where_lines_are_is_warned_when_it_connects() {
-    play(1, async |ensemble| {
-        let operator = operator(&ensemble).await;
-        let warnings = async || connect(&ensemble).await.guarantees().warnings.join(" ");
-        let said = warnings().await;
-        assert!(!said.contains("does not let this user"), "{said}");
-        let most = Permission::READ | Permission::WRITE | Permission::ADMIN;
-        for (rights, missing) in [
-            (most | Permission::CREATE, "does not let this user delete nodes in /tenure/v1/t"),
-            (most | Permission::DELETE, "does not let this user create nodes in /tenure/v1/t"),
-        ] {
-            operator.set_acl(LINES, &[Acl::new(rights, AuthId::anyone())], None).await.unwrap();
-            let said = warnings().await;
-            assert!(said.contains(missing), "{said}");
-        }
-        operator
-            .set_acl(LINES, &[Acl::new(Permission::ALL, AuthId::anyone())], None)
-            .await
-            .unwrap();
-        assert_eq!(operator.list_children(LINES).await.unwrap(), Vec::<String>::new());
-        let said = warnings().await;
-        assert!(!said.contains("does not let this user"), "{said}");
-    });
-}
-
-#[test]
 fn a_holder_whose_signs_of_life_are_refused_is_told_why() {
     play(3, async |ensemble| {
         let locks = connect(&ensemble).await;

@@ -31,17 +31,6 @@ pub(super) fn play_on(
     stage::play(story(ensemble));
 }
 
-/// Changes a server's configuration: each of these lines replaces the line with the same name. It
-/// takes effect when the server starts.
-pub(super) fn configure(server: &Server, lines: &[&str]) {
-    let path = server.folder().join("zoo.cfg");
-    let before = std::fs::read_to_string(&path).unwrap();
-    let names: Vec<&str> = lines.iter().map(|line| line.split_once('=').unwrap().0).collect();
-    let is_kept = |line: &&str| line.split_once('=').is_none_or(|(name, _)| !names.contains(&name));
-    let all: Vec<&str> = before.lines().filter(is_kept).chain(lines.iter().copied()).collect();
-    std::fs::write(&path, all.join("\n")).unwrap();
-}
-
 /// Kills these servers, starts them again, and waits until they serve.
 pub(super) fn restart(servers: &[&Server]) {
     for server in servers {
@@ -82,7 +71,7 @@ pub(super) async fn tickets(operator: &Client) -> Vec<String> {
 
 /// Returns a server's answer to this word. On a busy machine the question is repeated until
 /// `PATIENCE`.
-fn said(server: &Server, word: &str) -> String {
+pub(super) fn said(server: &Server, word: &str) -> String {
     let began = Instant::now();
     loop {
         match server.ask(word) {
@@ -90,6 +79,13 @@ fn said(server: &Server, word: &str) -> String {
             Err(error) => assert!(began.elapsed() < PATIENCE, "{error}"),
         }
     }
+}
+
+/// Returns the last transaction of a server.
+pub(super) fn zxid(server: &Server) -> String {
+    let said = said(server, "srvr");
+    let zxid = said.lines().find_map(|line| line.strip_prefix("Zxid: "));
+    zxid.unwrap_or_else(|| panic!("it serves: {said}")).to_owned()
 }
 
 /// Returns the number of packets that a server has had.

@@ -60,7 +60,7 @@ fn whoever_listens_and_says_nothing_is_told_to_let_nobody_in() {
         let refused = refused.map(drop).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused}");
         let said = refused.to_string();
-        assert!(said.contains(&at.to_string()) && said.contains("let nobody in"), "{said}");
+        assert!(said.contains(&at.to_string()) && said.contains("no client"), "{said}");
     });
 }
 
@@ -91,8 +91,7 @@ fn servers_that_are_not_one_ensemble_are_refused() {
             let url = url_of_all(&all);
             // A client begins with any of them.
             for _ in 0..4 {
-                let refused = soon("it is answered", tenure_zookeeper::connect(&url)).await;
-                let refused = refused.map(drop).unwrap_err();
+                let refused = soon("it is refused", refused(&url)).await;
                 assert_eq!(refused.kind(), ErrorKind::Rejected, "{refused}");
                 let said = refused.to_string();
                 assert!(said.contains("are not one ensemble"), "{said}");
@@ -114,6 +113,16 @@ fn servers_that_are_not_one_ensemble_are_refused() {
             locks.mutex("k").lock().await.unwrap().release().await.unwrap();
         }
     });
+}
+
+/// Connects until it is refused. A server that is too busy to answer in time is not compared.
+async fn refused(url: &str) -> tenure_core::Error {
+    loop {
+        match tenure_zookeeper::connect(url).await {
+            Ok(locks) => locks.close().await,
+            Err(error) => return error,
+        }
+    }
 }
 
 /// Returns the number of sessions that are connected to any of these servers.

@@ -1,9 +1,12 @@
 //! TLS: a client that is not trusted gets an error that says how to go on. Held locks outlive the
 //! server.
 
+use std::fs;
+
 use tenure_core::{ErrorKind, Loss};
 use tenure_servers::Store as _;
 use tenure_servers::zookeeper::Ensemble;
+use tenure_zookeeper::{AclOwner, Pem, Settings, Tls};
 
 use super::stage::{TTL, at_last, play_on, soon, until_line};
 
@@ -170,5 +173,28 @@ fn certificates_of_another_authority_cost_the_locks_that_are_held_and_no_restart
         let next = at_last("it locks", async || locks.mutex("k").ttl(TTL * 2).lock().await).await;
         assert!(next.token() > held.token());
         next.release().await.unwrap();
+    });
+}
+
+#[test]
+fn a_program_connects_with_a_password_and_certificates_from_its_memory() {
+    play_on(Ensemble::with_tls, async |ensemble| {
+        let url = ensemble.url();
+        let (_, options) = parts(&url);
+        let [ca, cert, key] = [0, 1, 2].map(|at| {
+            let (_, file) = options[at].split_once('=').unwrap();
+            Pem::Bytes(fs::read(file).unwrap())
+        });
+        let port = ensemble.servers()[0].secure_port().unwrap();
+        let settings = Settings::servers([format!("localhost:{port}")]).unwrap();
+        let settings = settings.tls(Tls::new().ca(ca).identity(cert, key)).login("me", "secret");
+        let settings = settings.acl(AclOwner::Creator).unwrap();
+        let locks = at_last("it connects", async || settings.clone().connect().await).await;
+        let guard = at_last("it locks", async || locks.mutex("k").lock().await).await;
+        // The nodes belong to that user and that certificate.
+        let stranger = format!("zookeeper://127.0.0.1:{}", ensemble.servers()[0].port());
+        let stranger = soon("it is refused", tenure_zookeeper::connect(stranger)).await.map(drop);
+        assert_eq!(stranger.unwrap_err().kind(), ErrorKind::Rejected);
+        guard.release().await.unwrap();
     });
 }

@@ -21,7 +21,8 @@ fn shuffled(seed: u64) -> u64 {
 async fn append(bench: &Bench, token: u64) -> Result<()> {
     let token_written = i64::try_from(token).expect("it is small");
     let push = doc! { "$push": { "log": token_written } };
-    let done = bench.fence.update_one(&bench.accounts, doc! { "_id": 1 }, push, token).await?;
+    let done =
+        bench.fence.update_one(&bench.accounts, doc! { "_id": 1 }, push, numbered(token)).await?;
     assert_eq!(done.modified, 1);
     Ok(())
 }
@@ -85,7 +86,7 @@ fn a_holder_that_is_overtaken_inside_its_transaction_does_not_commit_after_the_c
         for (token, ms) in (41..).zip([1, 20, 100, 300]) {
             server.fail_commands(hold_up(ms), 1).expect("the server accepts");
             let claim = async {
-                bench.fence.claim(token + 1).await.expect("it is newer");
+                bench.fence.claim(numbered(token + 1)).await.expect("it is newer");
                 bench.amount().await
             };
             let (late, seen) = tokio::join!(bench.set(ms, token), claim);

@@ -14,7 +14,7 @@ fn a_server_without_transactions_gets_an_error_of_its_own() {
     let server = Setup::new().standalone().start().expect("it starts");
     block_on(async {
         let bench = Bench::at(&server.url()).await;
-        bench.fence.claim(1).await.expect("a claim is a single write");
+        bench.fence.claim(numbered(1)).await.expect("a claim is a single write");
         assert_failed(bench.insert(1, 1).await, ErrorKind::Unsupported, "make it a replica set");
     });
 }
@@ -40,7 +40,8 @@ fn a_transient_failure_is_retried_and_the_write_is_done_once() {
                 what.extend(value);
                 server.fail_commands(what, 1).expect("the server accepts");
                 let one = doc! { "_id": 1 };
-                let done = bench.fence.update_one(&bench.accounts, one, raise.clone(), 1).await;
+                let done =
+                    bench.fence.update_one(&bench.accounts, one, raise.clone(), numbered(1)).await;
                 done.unwrap_or_else(|error| panic!("{command} {name}: {error:?}"));
                 expected += 1;
                 assert_eq!(bench.amount().await, expected, "{command} {name}");
@@ -60,8 +61,8 @@ fn a_frozen_server_delays_a_write_no_longer_than_its_limit() {
         bench.insert(1, 1).await.expect("it is the first");
         let fence = bench.fence.clone().within(Duration::from_millis(300)).expect("it is a time");
         server.freeze().expect("it stands still");
-        assert_failed(fence.claim(2).await, ErrorKind::Unavailable, "may be done or not");
-        let late = fence.delete_one(&bench.accounts, doc! {}, 2).await;
+        assert_failed(fence.claim(numbered(2)).await, ErrorKind::Unavailable, "may be done or not");
+        let late = fence.delete_one(&bench.accounts, doc! {}, numbered(2)).await;
         assert_failed(late, ErrorKind::Unavailable, "nothing was changed");
         server.thaw().expect("it goes on");
         assert_eq!(bench.amount().await, 0);
@@ -78,7 +79,7 @@ fn a_claim_holds_over_the_end_of_the_primary() {
     block_on(async {
         let bench = Bench::at(&members.url()).await;
         bench.insert(1, 41).await.expect("it is the first");
-        bench.fence.claim(42).await.expect("it is newer");
+        bench.fence.claim(numbered(42)).await.expect("it is newer");
         let first = members.primary().expect("there is one");
         first.kill().expect("it can be killed");
         assert_stale(bench.set(9, 41).await, 41, 42);

@@ -86,31 +86,36 @@ fn a_fence_lives_where_its_data_is() {
             let fence = Fence::new(name).unwrap();
             let beside = name.contains("{invoices}").then(|| "{invoices}:next".to_owned());
             let beside = beside.unwrap_or_else(|| name.to_owned());
-            fence.claim(&mut conn, 1).await.unwrap();
-            fence.set(&mut conn, name, "v", 2).await.unwrap();
-            fence.set(&mut conn, &beside, "v", 2).await.unwrap();
+            fence.claim(&mut conn, numbered(1)).await.unwrap();
+            fence.set(&mut conn, name, "v", numbered(2)).await.unwrap();
+            fence.set(&mut conn, &beside, "v", numbered(2)).await.unwrap();
             let keys = [name, &beside];
-            let back: String = fence.run(&mut conn, &script, &keys, "w", 2).await.unwrap();
+            let back: String =
+                fence.run(&mut conn, &script, &keys, "w", numbered(2)).await.unwrap();
             assert_eq!(back, if name == beside { "w" } else { "v" });
-            assert_stale(fence.set(&mut conn, name, "late", 1).await, 1, 2);
-            assert_stale(fence.run::<()>(&mut conn, &script, &keys, "late", 1).await, 1, 2);
-            assert!(fence.delete(&mut conn, name, 3).await.unwrap());
+            assert_stale(fence.set(&mut conn, name, "late", numbered(1)).await, 1, 2);
+            assert_stale(
+                fence.run::<()>(&mut conn, &script, &keys, "late", numbered(1)).await,
+                1,
+                2,
+            );
+            assert!(fence.delete(&mut conn, name, numbered(3)).await.unwrap());
         }
 
         let fence = Fence::new("{invoices}").unwrap();
         let own = "{invoices}:next";
-        fence.set(&mut conn, own, "v", 5).await.unwrap();
+        fence.set(&mut conn, own, "v", numbered(5)).await.unwrap();
         for keys in [vec!["receipts"], vec![own, "receipts"]] {
-            let answer = fence.run::<()>(&mut conn, &script, keys, "w", 6).await;
+            let answer = fence.run::<()>(&mut conn, &script, keys, "w", numbered(6)).await;
             assert_failed(
                 answer,
                 ErrorKind::Invalid,
                 "`{invoices}` cannot guard the key `receipts`",
             );
         }
-        assert_stale(fence.set(&mut conn, own, "late", 4).await, 4, 5);
+        assert_stale(fence.set(&mut conn, own, "late", numbered(4)).await, 4, 5);
         assert_failed(
-            fence.delete(&mut conn, "receipts", 6).await,
+            fence.delete(&mut conn, "receipts", numbered(6)).await,
             ErrorKind::Invalid,
             "hash slot",
         );
@@ -119,7 +124,7 @@ fn a_fence_lives_where_its_data_is() {
         let mut refusals = 0;
         for node in &cluster.nodes {
             let mut one = node.connect().await;
-            if let Err(error) = fence.claim(&mut one, 5).await {
+            if let Err(error) = fence.claim(&mut one, numbered(5)).await {
                 assert_eq!(error.kind(), ErrorKind::Unavailable, "{error:?}");
                 assert!(error.to_string().contains("use a Cluster connection"), "{error:?}");
                 refusals += 1;

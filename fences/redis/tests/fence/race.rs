@@ -35,7 +35,8 @@ fn accepted_writes_never_go_back() {
                     for write in 0..WRITES {
                         // Tokens mostly rise, and are often late.
                         let token = 1 + write * 4 + shuffled(thread << 32 | write) % 64;
-                        let listed = fence.run::<u64>(&mut conn, log, "log", token, token).await;
+                        let listed =
+                            fence.run::<u64>(&mut conn, log, "log", token, numbered(token)).await;
                         match listed {
                             Ok(_) => accepted.fetch_add(1, Ordering::Relaxed),
                             Err(error) => {
@@ -45,7 +46,7 @@ fn accepted_writes_never_go_back() {
                             }
                         };
                         highest.fetch_max(token, Ordering::Relaxed);
-                        match fence.set(&mut conn, "value", token, token).await {
+                        match fence.set(&mut conn, "value", token, numbered(token)).await {
                             Ok(()) => (),
                             Err(error) => assert!(Stale::of(&error).is_some(), "{error:?}"),
                         }

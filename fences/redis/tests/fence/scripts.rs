@@ -10,7 +10,9 @@ const NOTHING: Option<&str> = None;
 impl Bench {
     async fn run_script<T: FromRedisValue>(&mut self, text: &str, token: u64) -> Result<T> {
         let script = FencedScript::new(text)?;
-        self.fence.run(&mut self.conn, &script, &["a", "b"], &["1", "two", ""], token).await
+        self.fence
+            .run(&mut self.conn, &script, &["a", "b"], &["1", "two", ""], numbered(token))
+            .await
     }
 }
 
@@ -32,13 +34,19 @@ fn keys_and_arguments_pass_through() {
         let script = FencedScript::new(echo).unwrap();
         let Bench { fence, conn, .. } = &mut bench;
         let none: (u64, u64) = fence
-            .run(conn, &FencedScript::new("return {#KEYS, #ARGV}").unwrap(), NOTHING, NOTHING, 1)
+            .run(
+                conn,
+                &FencedScript::new("return {#KEYS, #ARGV}").unwrap(),
+                NOTHING,
+                NOTHING,
+                numbered(1),
+            )
             .await
             .unwrap();
         assert_eq!(none, (0, 0));
         let many: Vec<Vec<u8>> = (0..10_000_u16).map(|n| n.to_be_bytes().to_vec()).collect();
         let back: (u64, u64, Vec<Vec<u8>>, Vec<Vec<u8>>) =
-            fence.run(conn, &script, &many, &many, 1).await.unwrap();
+            fence.run(conn, &script, &many, &many, numbered(1)).await.unwrap();
         assert_eq!((back.2, back.3), (many.clone(), many));
     });
 }
@@ -88,8 +96,8 @@ fn answers_of_the_newer_protocol_pass_through() {
         let url = format!("{}/?protocol=resp3", bench.server.url());
         let conn = bench.server.connect_by(&url).await;
         let mut bench = Bench { conn, ..bench };
-        bench.fence.claim(&mut bench.conn, 2).await.unwrap();
-        assert_stale(bench.fence.claim(&mut bench.conn, 1).await, 1, 2);
+        bench.fence.claim(&mut bench.conn, numbered(2)).await.unwrap();
+        assert_stale(bench.fence.claim(&mut bench.conn, numbered(1)).await, 1, 2);
         for text in [
             "redis.setresp(3) redis.call('HSET', 'h', 'f', 'v') return redis.call('HGETALL', 'h')",
             "redis.setresp(3) return {double = 1.5}",
@@ -107,13 +115,13 @@ fn answers_of_the_newer_protocol_pass_through() {
 #[test]
 fn a_script_that_fails_midway_leaves_no_door_open() {
     Bench::run(async |mut bench| {
-        bench.fence.claim(&mut bench.conn, 1).await.unwrap();
+        bench.fence.claim(&mut bench.conn, numbered(1)).await.unwrap();
         let answer =
             bench.run_script::<()>("redis.call('SET', KEYS[1], 'half')\nerror('no more')", 2).await;
         assert_failed(answer, ErrorKind::Rejected, "user_script:2: no more");
         assert_eq!(bench.ask::<String>(&["GET", "a"]).await, "half");
         assert_eq!(bench.newest().await, Some(2));
-        assert_stale(bench.fence.set(&mut bench.conn, "a", "old", 1).await, 1, 2);
+        assert_stale(bench.fence.set(&mut bench.conn, "a", "old", numbered(1)).await, 1, 2);
 
         bench.ask::<()>(&["RPUSH", "b", "x"]).await;
         let answer = bench.run_script::<()>("\n\nreturn redis.call('INCR', KEYS[2])", 3).await;
@@ -162,7 +170,7 @@ fn a_script_that_does_not_compile_changes_nothing() {
 #[test]
 fn no_text_runs_before_the_check() {
     Bench::run(async |mut bench| {
-        bench.fence.claim(&mut bench.conn, 2).await.unwrap();
+        bench.fence.claim(&mut bench.conn, numbered(2)).await.unwrap();
         let text = "end) redis.call('SET', 'a', 1) do return end (function()";
         let _ = bench.run_script::<Value>(text, 1).await; // Its error does not matter here.
         assert_eq!(bench.ask::<Option<String>>(&["GET", "a"]).await, None);
@@ -180,11 +188,11 @@ fn a_shebang_line_is_refused() {
 fn a_server_that_lost_its_scripts_gets_them_again() {
     Bench::run(async |mut bench| {
         for token in 1..=3 {
-            bench.fence.claim(&mut bench.conn, token).await.unwrap();
+            bench.fence.claim(&mut bench.conn, numbered(token)).await.unwrap();
             bench.ask::<()>(&["SCRIPT", "FLUSH"]).await;
-            bench.fence.set(&mut bench.conn, "k", token, token).await.unwrap();
+            bench.fence.set(&mut bench.conn, "k", token, numbered(token)).await.unwrap();
             bench.ask::<()>(&["SCRIPT", "FLUSH"]).await;
-            assert!(bench.fence.delete(&mut bench.conn, "k", token).await.unwrap());
+            assert!(bench.fence.delete(&mut bench.conn, "k", numbered(token)).await.unwrap());
             bench.ask::<()>(&["SCRIPT", "FLUSH"]).await;
             assert_eq!(bench.run_script::<u64>("return 5", token).await.unwrap(), 5);
         }

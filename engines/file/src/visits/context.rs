@@ -1,0 +1,71 @@
+//! The common state of visits: the directories of a store, this engine's own session, the known
+//! other sessions, and the waiters of this process.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use tenure_core::{Error, Result};
+
+use crate::os::dir::Dir;
+use crate::sessions::peers::Peers;
+use crate::sessions::session::{self, Session};
+use crate::trouble::{self, refused};
+use crate::visits::mark;
+use crate::waking::watchers::Watchers;
+
+/// Time for which a verb tries to get a locked file: half of the promised limit, because a busy
+/// machine needs time for the error.
+pub(crate) const TRIES_FOR: Duration = Duration::from_secs(1);
+
+/// The common state of visits.
+pub(crate) struct StoreContext {
+    pub(crate) root: Dir,
+    pub(crate) books: Dir,
+    pub(crate) session: Session,
+    pub(crate) sessions: Arc<Dir>,
+    pub(crate) peers: Peers,
+    pub(crate) watchers: Watchers,
+}
+
+impl StoreContext {
+    /// Opens the store in this directory, with a new session in it.
+    pub(crate) fn open(root: Dir) -> Result<Self> {
+        let (books, sessions) = mark::make(&root, TRIES_FOR)?;
+        let sessions = Arc::new(sessions);
+        let path = sessions.path().to_owned();
+        let peers = Peers::new(sessions.clone());
+        let unseen =
+            session::sweep(&sessions).map_err(|error| refused("look into", &path, error))?;
+        for (id, error) in unseen {
+            peers.cannot_see(id, &error);
+        }
+        let session =
+            Session::begin(&sessions).map_err(|error| refused("write to", &path, error))?;
+        Ok(Self { root, books, session, sessions, peers, watchers: Watchers::default() })
+    }
+
+    /// Returns an error if this engine's session is no longer there.
+    pub(crate) fn check_session(&self) -> Result<()> {
+        self.refuse_if(Session::is_gone)
+    }
+
+    /// The same, as cheaply as possible, for a frequent verb.
+    pub(crate) fn check_session_briefly(&self) -> Result<()> {
+        self.refuse_if(Session::seems_gone)
+    }
+
+    fn refuse_if(&self, is_gone: impl Fn(&Session) -> bool) -> Result<()> {
+        if self.session.is_over() {
+            return Err(Error::unavailable(
+                "this store was closed by its own program: open it again",
+            ));
+        }
+        if is_gone(&self.session) { Err(trouble::removed()) } else { Ok(()) }
+    }
+}
+
+/// Returns the microseconds since 1970.
+pub(crate) fn now_us() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,264 @@
+//! Spots: the places of a collection's lines in the program's documents.
+
+use std::collections::HashMap;
+use std::sync::{Arc, MutexGuard, OnceLock};
+
+use mongodb::bson::{Document, RawDocumentBuf, doc};
+use tenure_core::sync::Mutex;
+use tenure_core::{Error, Key, Loss, Result, Ticket, TicketId};
+use tokio::sync::watch;
+
+use tenure_mongodb::extension::{CompiledPipelines, FieldPrefix, Location, Steps, raw, scratch};
+
+use crate::name::Named;
+use crate::passed_over::{PassedOver, PutOffLooks};
+use crate::path::Path;
+use crate::read_results::ReadResults;
+use crate::way::way;
+
+/// Prefix of the keys of queues, as errors show it. No key of a document begins so.
+const QUEUE: &str = "queue of jobs";
+/// Field of a line in a document: the time, in milliseconds, before which no queue claims the
+/// document.
+pub(crate) const NOT_BEFORE: &str = "not_before";
+/// Why locks on documents have no sequences and counts.
+pub(crate) const NO_NUMBERS: &str = "locks on documents cannot keep sequences and counts, which need records of their own: take named locks for them";
+/// Why the documents that are locked cannot be listed.
+pub(crate) const NO_LIST: &str = "locks on documents cannot list what is locked, which would read the whole collection: ask for one document, or take named locks";
+/// Maximum cached kits of parts.
+const WAYS_MAX: usize = 256;
+/// Maximum unanswered claims whose filters are kept. A document that a further one may have claimed
+/// is free when its ttl ends.
+const DOUBTFUL_MAX: usize = 1024;
+
+/// Lines in the program's documents.
+pub(crate) struct Locations {
+    /// The field that has them.
+    pub(crate) field: String,
+    whole: Arc<CompiledPipelines>,
+    /// The steps for a line that was taken out of a part. All parts share them.
+    steps: OnceLock<Arc<Steps>>,
+    parts: Mutex<HashMap<String, Arc<CompiledPipelines>>>,
+    /// The stage that fills a document which a lock inserts.
+    filling: Option<Arc<RawDocumentBuf>>,
+    /// For each ticket that claimed any matching document: the place of that document.
+    claimed: Mutex<HashMap<TicketId, Arc<Location>>>,
+    /// The tickets that leave together with a write of their holder, and whether they have left.
+    /// These need no other leave.
+    leaving: Mutex<HashMap<TicketId, bool>>,
+    /// Tickets whose claim is in flight, each until its sender is dropped.
+    claims: Mutex<HashMap<TicketId, watch::Receiver<()>>>,
+    /// Tickets whose claim was not answered, and the filters of the claims.
+    doubtful: Mutex<HashMap<TicketId, Arc<Claiming>>>,
+    /// The queues: a ticket that joins the line of such a key claims a document.
+    queues: Mutex<HashMap<Key, Arc<Claiming>>>,
+    /// Documents that cannot be locked, by their `_id`, and when queues try them again.
+    pub(crate) passed_over: PassedOver,
+    /// The documents that tickets read when they were served.
+    pub(crate) tray: ReadResults,
+}
+
+/// Which documents are claimed, and in which order.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Claiming {
+    pub(crate) filter: Document,
+    pub(crate) order: Option<Document>,
+    pub(crate) put_off: Arc<PutOffLooks>,
+}
+
+impl Locations {
+    /// Returns the places in documents: lines are in this field, and `filling` goes into those that
+    /// a lock inserts.
+    pub(crate) fn new(field: &str, filling: Option<&Document>) -> Self {
+        let filling = filling.map(|document| Arc::new(raw(&fill(document, &scratch(field)))));
+        Self {
+            field: field.to_owned(),
+            whole: Arc::new(CompiledPipelines::new(&FieldPrefix::field(field))),
+            steps: OnceLock::new(),
+            parts: Mutex::default(),
+            filling,
+            claimed: Mutex::default(),
+            leaving: Mutex::default(),
+            claims: Mutex::default(),
+            doubtful: Mutex::default(),
+            queues: Mutex::default(),
+            passed_over: PassedOver::default(),
+            tray: ReadResults::default(),
+        }
+    }
+
+    /// Returns the place of a ticket.
+    pub(crate) fn of(&self, ticket: &Ticket) -> Result<Arc<Location>> {
+        if is_queue(&ticket.key) {
+            return self.claimed_by(ticket.id).ok_or_else(|| Error::lost(Loss::Broken));
+        }
+        self.of_key(&ticket.key)
+    }
+
+    /// Returns the place of the line of a key.
+    pub(crate) fn of_key(&self, key: &Key) -> Result<Arc<Location>> {
+        let named = Named::of(key)?;
+        let (record, filter) = (named.record(), named.filter());
+        if named.path.is_whole() {
+            let kit = self.whole.clone();
+            let spot = Location::document(key.to_string(), record, &filter, kit);
+            return Ok(Arc::new(spot.filled(self.filling.clone(), &scratch(&self.field))));
+        }
+        let kit = self.part(&named.path)?;
+        Ok(Arc::new(Location::document(key.to_string(), record, &filter, kit)))
+    }
+
+    /// Forgets a ticket that has left.
+    pub(crate) fn forget(&self, id: TicketId) {
+        self.claimed().remove(&id);
+        self.tray.take(id);
+    }
+
+    /// Returns the place of any whole document that this filter finds, for a claim.
+    pub(crate) fn any(&self, key: &Key, filter: &Document) -> Location {
+        Location::document(key.to_string(), key.to_string(), filter, self.whole.clone())
+    }
+
+    /// Notes that the ticket has claimed this document.
+    pub(crate) fn claim(&self, id: TicketId, spot: &Arc<Location>) {
+        self.doubtful().remove(&id);
+        self.claimed().insert(id, spot.clone());
+    }
+
+    /// Returns the document that the ticket has claimed.
+    pub(crate) fn claimed_by(&self, id: TicketId) -> Option<Arc<Location>> {
+        self.claimed().get(&id).cloned()
+    }
+
+    /// Notes that the claim of this ticket is in flight until the returned sender is dropped.
+    pub(crate) fn begins_to_claim(&self, id: TicketId) -> watch::Sender<()> {
+        let (under_way, ends) = watch::channel(());
+        let mut claims = self.claims.lock();
+        claims.retain(|_, ends| ends.has_changed().is_ok());
+        claims.insert(id, ends);
+        under_way
+    }
+
+    /// Waits until no claim of this ticket is in flight.
+    pub(crate) async fn claim_has_ended(&self, id: TicketId) {
+        let ends = self.claims.lock().remove(&id);
+        if let Some(mut ends) = ends {
+            let _ = ends.changed().await; // nothing is sent: it ends with the sender
+        }
+    }
+
+    /// Notes that the ticket may have claimed a document of this queue.
+    pub(crate) fn doubt(&self, id: TicketId, claiming: &Arc<Claiming>) {
+        let mut doubtful = self.doubtful();
+        if doubtful.len() < DOUBTFUL_MAX {
+            doubtful.insert(id, claiming.clone());
+        }
+    }
+
+    /// Returns the queue of which the ticket may have claimed a document.
+    pub(crate) fn doubtful_claim(&self, id: TicketId) -> Option<Arc<Claiming>> {
+        self.doubtful().get(&id).cloned()
+    }
+
+    /// Notes that the ticket leaves together with a write that is sent now.
+    pub(crate) fn begins_to_leave(&self, id: TicketId) {
+        self.leaving().insert(id, false);
+    }
+
+    /// Notes that the ticket has left with that write.
+    pub(crate) fn has_left(&self, id: TicketId) {
+        self.leaving().insert(id, true);
+    }
+
+    /// Notes that the write was not made or not answered, so that the ticket has to leave by
+    /// itself.
+    pub(crate) fn stays(&self, id: TicketId) {
+        let mut leaving = self.leaving();
+        if leaving.get(&id) == Some(&false) {
+            leaving.remove(&id);
+        }
+    }
+
+    /// Returns whether the ticket leaves with a write, or has left.
+    pub(crate) fn is_leaving(&self, id: TicketId) -> bool {
+        self.leaving().contains_key(&id)
+    }
+
+    /// Takes whether the ticket has left with a write. It is called once, after the write has
+    /// ended.
+    pub(crate) fn take_left(&self, id: TicketId) -> bool {
+        self.leaving().remove(&id).unwrap_or(false)
+    }
+
+    /// Opens a queue: a ticket that joins the line of this key claims a document.
+    pub(crate) fn open_queue(&self, key: &Key, claiming: Claiming) {
+        self.queues().insert(key.clone(), Arc::new(claiming));
+    }
+
+    /// Closes a queue.
+    pub(crate) fn close_queue(&self, key: &Key) {
+        self.queues().remove(key);
+    }
+
+    /// Returns the queue of this key.
+    pub(crate) fn queue(&self, key: &Key) -> Option<Arc<Claiming>> {
+        self.queues().get(key).cloned()
+    }
+
+    fn queues(&self) -> MutexGuard<'_, HashMap<Key, Arc<Claiming>>> {
+        self.queues.lock()
+    }
+
+    fn part(&self, path: &Path) -> Result<Arc<CompiledPipelines>> {
+        let name = path.to_string();
+        if let Some(kit) = self.parts().get(&name) {
+            return Ok(kit.clone());
+        }
+        path.check(&self.field)?;
+        let lens = FieldPrefix::part(&self.field, way(&self.field, path));
+        let steps = self.steps.get_or_init(|| Arc::new(Steps::new(&lens)));
+        let kit = Arc::new(CompiledPipelines::with_steps(&lens, steps.clone()));
+        let mut parts = self.parts();
+        if parts.len() >= WAYS_MAX {
+            parts.clear();
+        }
+        parts.insert(name, kit.clone());
+        Ok(kit)
+    }
+
+    fn parts(&self) -> MutexGuard<'_, HashMap<String, Arc<CompiledPipelines>>> {
+        self.parts.lock()
+    }
+
+    fn leaving(&self) -> MutexGuard<'_, HashMap<TicketId, bool>> {
+        self.leaving.lock()
+    }
+
+    fn doubtful(&self) -> MutexGuard<'_, HashMap<TicketId, Arc<Claiming>>> {
+        self.doubtful.lock()
+    }
+
+    fn claimed(&self) -> MutexGuard<'_, HashMap<TicketId, Arc<Location>>> {
+        self.claimed.lock()
+    }
+}
+
+/// Returns the key of the nth queue of this process. It names no document.
+pub(crate) fn queue_key(nth: u64) -> Result<Key> {
+    Key::new(format!("{QUEUE} {nth}"))
+}
+
+pub(crate) fn is_queue(key: &Key) -> bool {
+    key.as_str().starts_with(QUEUE)
+}
+
+/// Returns the stage that fills a new document, which is the only kind with null in this field.
+fn fill(document: &Document, fresh: &str) -> Document {
+    let is_new = doc! { "$eq": [{ "$type": format!("${fresh}") }, "null"] };
+    let is_kept = doc! { "$ne": ["$$this.k", { "$literal": fresh }] };
+    let own = doc! { "$objectToArray": "$$ROOT" };
+    let own =
+        doc! { "$arrayToObject": { "$filter": { "input": own, "as": "this", "cond": is_kept } } };
+    let filled = doc! { "$mergeObjects": [{ "$literal": document.clone() }, own] };
+    doc! { "$replaceWith": { "$cond": [is_new, filled, "$$ROOT"] } }
+}

@@ -1,0 +1,88 @@
+//! A store: the engine of a collection, and the places of the lines in its documents.
+
+use std::sync::Arc;
+
+use mongodb::Client;
+use tenure_core::layers::AnyEngine;
+use tenure_core::{Error, Key, Place, Reason, Result, Ticket};
+use tenure_mongodb::extension::{Calls, Extension, read_url};
+use tenure_mongodb::{MongoStore, Settings};
+use tokio::runtime::Handle;
+
+use crate::hearing::letters;
+use crate::locations::Locations;
+use crate::opening;
+use crate::settings::Documents;
+use crate::text::comparable;
+use crate::view::View;
+
+/// A collection of documents with locks. The runtime that it was opened in drives it.
+pub(crate) struct DocumentStore {
+    pub(crate) engine: MongoStore,
+    pub(crate) calls: Arc<Calls>,
+    pub(crate) spots: Locations,
+}
+
+impl DocumentStore {
+    /// Connects to the servers that the URL names.
+    pub(crate) async fn connect(url: &str, documents: &Documents) -> Result<Self> {
+        let (options, settings) = read_url(url).await?;
+        let settings = documents.settings_of_url(settings)?;
+        let engine = MongoStore::extended(options, &settings, extension(documents)).await?;
+        Self::of(engine, documents).await
+    }
+
+    /// Opens the collection over a client of the program's own, which `home` drives.
+    pub(crate) async fn over(
+        client: Client,
+        home: Handle,
+        settings: &Settings,
+        documents: &Documents,
+    ) -> Result<Self> {
+        let extension = extension(documents);
+        let engine = MongoStore::extended_over(client, home, settings, extension).await?;
+        Self::of(engine, documents).await
+    }
+
+    async fn of(mut engine: MongoStore, documents: &Documents) -> Result<Self> {
+        let calls = engine.calls().clone();
+        engine.warn(calls.repeated(|| opening::check(&calls, &documents.field)).await?);
+        let spots = Locations::new(&documents.field, documents.filling.as_ref());
+        Ok(Self { engine, calls, spots })
+    }
+
+    /// Renews the ticket in the line of its document.
+    pub(crate) async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
+        let renewed = self.engine.renew_at(&self.spots.of(ticket)?, ticket).await?;
+        if renewed.is_none() {
+            self.spots.forget(ticket.id);
+        }
+        Ok(renewed)
+    }
+}
+
+impl Documents {
+    /// Opens the engine under the locks on documents. Its keys are those of
+    /// [`DocumentLock::key`](crate::DocumentLock::key). The URL names the collection.
+    ///
+    /// # Errors
+    ///
+    /// As [`connect`](Self::connect).
+    pub async fn engine(&self, url: &str) -> Result<AnyEngine> {
+        let store = DocumentStore::connect(url, self).await?;
+        Ok(AnyEngine::new(View::new(store, self.reads.clone())))
+    }
+}
+
+fn extension(documents: &Documents) -> Extension {
+    let field = documents.field.clone();
+    Extension { letters: Box::new(move |inbox| letters(inbox, &field)), name: comparable }
+}
+
+/// The error if there is no document or part to lock.
+pub(crate) fn no_document(collection: &str, key: &Key) -> Error {
+    Error::rejected(format!(
+        "there is no document {key} in the collection {collection}: insert it first, or have it inserted by `or_insert`"
+    ))
+    .with_reason(Reason::DocumentNotFound)
+}
