@@ -4,6 +4,7 @@
 //! [`Toy`] is one client, and [`ToyStore`] stands for the server. A real engine has a connection
 //! where this has a mutex, and a script or a transaction where this calls `table`; the rest stays.
 
+mod record;
 mod table;
 
 use std::pin::pin;
@@ -18,6 +19,7 @@ use tenure_core::{
     Runtime, Sampler, Ticket, TicketState, Time, TokenDurability, WaitMode, Wake, Window,
 };
 
+pub use record::ToyRecords;
 use table::{Rows, Table};
 
 /// How long an onlooker rests between two looks at the lines.
