@@ -1,6 +1,6 @@
 //! Wake-ups of waiters, in this process and from another one.
 
 pub(crate) mod cursors;
+pub(crate) mod event_watchers;
 pub(crate) mod fifo;
-pub(crate) mod onlookers;
 pub(crate) mod watchers;

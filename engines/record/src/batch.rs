@@ -11,9 +11,9 @@ use tenure_core::sync::Mutex;
 use tenure_core::{Error, Key, Result, Runtime};
 use tokio::sync::{Semaphore, oneshot};
 
-use crate::contract::{Found, RecordStore};
+use crate::contract::{FoundRecord, RecordStore};
 use crate::listener::NoticeListener;
-use crate::notice::Notice;
+use crate::notice::RecordNotice;
 use crate::open_line::{self, LineAnswer, LineRequest, LineVerb, StepResult};
 
 /// Maximum requests in one step.
@@ -106,7 +106,7 @@ impl<S: RecordStore> LineSteps<S> {
     ) -> Result<oneshot::Receiver<Result<LineAnswer>>> {
         let (answer, answered) = oneshot::channel();
         let key = request.ticket.key.clone();
-        let queued = QueuedRequest { request, answer };
+        let asked = QueuedRequest { request, answer };
         let mut queues = self.queues.lock();
         match queues.get_mut(&key) {
             Some(queue) if queue.len() >= QUEUE_MAX => {
@@ -116,9 +116,9 @@ impl<S: RecordStore> LineSteps<S> {
                     self.name
                 )));
             }
-            Some(queue) => queue.push_back(queued),
+            Some(queue) => queue.push_back(asked),
             None => {
-                queues.insert(key.clone(), [queued].into());
+                queues.insert(key.clone(), [asked].into());
                 self.runtime.spawn(Box::pin(LineTask { steps: self.clone(), key }.run()));
             }
         }
@@ -145,17 +145,17 @@ impl<S: RecordStore> LineSteps<S> {
         {
             return Ok(vec![LineAnswer::At(Some(open_line::first_place(ticket, number)))]);
         }
-        let step = |found: &Found| open_line::carry_out(key, found, inbox, requests);
+        let step = |found: &FoundRecord| open_line::carry_out(key, found, inbox, requests);
         if requests.iter().all(|request| request.verb == LineVerb::Look) {
             return step(&self.store.read(key).await?).map(|looks| looks.answers);
         }
         let (mut answers, mut own) = (Ok(Vec::new()), Vec::new());
-        let mut decide = |found: &Found| match step(found) {
+        let mut decide = |found: &FoundRecord| match step(found) {
             Ok(StepResult { answers: new, change }) => {
                 answers = Ok(new);
                 let mut change = change?;
                 // This client needs no push for its own tickets.
-                let is_own = |notice: &Notice| Some(notice.inbox) == inbox;
+                let is_own = |notice: &RecordNotice| Some(notice.inbox) == inbox;
                 (own, change.notices) = change.notices.into_iter().partition(is_own);
                 Some(change)
             }
@@ -165,7 +165,7 @@ impl<S: RecordStore> LineSteps<S> {
             }
         };
         self.store.step(key, &mut decide).await?;
-        for Notice { ticket, kind, .. } in own {
+        for RecordNotice { ticket, kind, .. } in own {
             self.listener.subscriptions.deliver(ticket, kind.into());
         }
         answers

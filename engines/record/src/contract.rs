@@ -6,7 +6,7 @@ use tenure_core::{CounterValue, Guarantees, Key, Result, Window};
 use tokio::sync::mpsc;
 
 use crate::format::micros;
-use crate::notice::{Inbox, Notice};
+use crate::notice::{Inbox, RecordNotice};
 
 /// The record of one line. A store keeps each field as a column or all as one value.
 ///
@@ -14,7 +14,7 @@ use crate::notice::{Inbox, Notice};
 /// to `at_us` and the numbers to `last`, so the bytes of a single ticket depend on neither. That
 /// lets a store take a free lock in [one trip](RecordStore::join_free).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Record {
+pub struct LineRecord {
     /// When the record was written.
     pub at_us: u64,
     /// The last number that was given for this key. It never falls.
@@ -27,7 +27,7 @@ pub struct Record {
     pub tickets: Vec<u8>,
 }
 
-impl Record {
+impl LineRecord {
     /// Whether a [sweep](RecordStore::sweep) may delete the record.
     pub fn is_orphan(&self, idle: Duration, now_us: u64) -> bool {
         let is_idle = self.at_us.saturating_add(micros(idle)) <= now_us;
@@ -37,9 +37,9 @@ impl Record {
 
 /// A record as a step or a read finds it.
 #[derive(Clone, Debug, Default)]
-pub struct Found {
+pub struct FoundRecord {
     /// The record, if the store has one for this key.
-    pub record: Option<Record>,
+    pub record: Option<LineRecord>,
     /// The store's clock. A step reads it after it has locked the record.
     pub now_us: u64,
     /// No further ticket is served before this time. 0, except after the store came back with older
@@ -51,14 +51,14 @@ pub struct Found {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordChange {
     /// The record in the place of the former one.
-    pub record: Record,
+    pub record: LineRecord,
     /// Notices to other clients. They are hints: a lost one delays, and breaks nothing.
-    pub notices: Vec<Notice>,
+    pub notices: Vec<RecordNotice>,
 }
 
 /// Decides a step. `None`: nothing is written. It has no effects outside, so a store whose
 /// transaction failed may call it again with what the next one finds. The last call counts.
-pub type Decide<'a> = dyn FnMut(&Found) -> Option<RecordChange> + Send + 'a;
+pub type Decide<'a> = dyn FnMut(&FoundRecord) -> Option<RecordChange> + Send + 'a;
 
 /// A join of a line without tickets.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,8 +73,8 @@ pub struct FreeJoin {
 
 impl FreeJoin {
     /// The record after the join with this number at this time.
-    pub fn record(&self, number: u64, now_us: u64) -> Record {
-        Record {
+    pub fn record(&self, number: u64, now_us: u64) -> LineRecord {
+        LineRecord {
             at_us: now_us,
             last: number,
             holder: if self.is_exclusive { number } else { 0 },
@@ -89,7 +89,7 @@ impl FreeJoin {
 /// 1. **Step.** The record that [`step`](Self::step) shows is the latest one. No other client
 ///    writes it until this step has written or ended. Steps on different keys do not exclude each
 ///    other.
-/// 2. **Clock.** [`Found::now_us`] is the clock of the store, read after the record was locked. The
+/// 2. **Clock.** [`FoundRecord::now_us`] is the clock of the store, read after the record was locked. The
 ///    clocks of clients decide nothing.
 /// 3. **Durability.** A change counts when the store has acknowledged it, and then it survives what
 ///    the [`guarantees`](Self::guarantees) say.
@@ -113,14 +113,14 @@ pub trait RecordStore: Send + Sync + 'static {
     fn step(&self, key: &Key, decide: &mut Decide<'_>) -> impl Future<Output = Result<()>> + Send;
 
     /// Reads the record of a key without a lock, from the store's authoritative state.
-    fn read(&self, key: &Key) -> impl Future<Output = Result<Found>> + Send;
+    fn read(&self, key: &Key) -> impl Future<Output = Result<FoundRecord>> + Send;
 
     /// Joins a line without tickets in one trip. Returns the ticket's number, which is
     /// `max(last + 1, clock)`. The record gets it as `last`, and the clock as `at_us`.
     ///
     /// `None`: nothing was changed, and the crate makes a step. That is right if the record has
     /// tickets, `last` is [`NUMBER_MAX`](tenure_core::NUMBER_MAX), no ticket may be served yet
-    /// ([`Found::serve_from_us`]), or the store has no such operation.
+    /// ([`FoundRecord::serve_from_us`]), or the store has no such operation.
     fn join_free(
         &self,
         key: &Key,
@@ -128,7 +128,7 @@ pub trait RecordStore: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Option<u64>>> + Send;
 
     /// The keys that begin with this text and have a ticket that has not expired
-    /// ([`Record::ends_us`]), in any order.
+    /// ([`LineRecord::ends_us`]), in any order.
     fn keys(&self, prefix: &str) -> impl Future<Output = Result<Vec<Key>>> + Send;
 
     /// Listens to the notices for this inbox. It returns once a notice is known to arrive, as when
@@ -140,7 +140,7 @@ pub trait RecordStore: Send + Sync + 'static {
     fn listen(
         &self,
         inbox: Inbox,
-    ) -> impl Future<Output = Result<Option<mpsc::Receiver<Notice>>>> + Send;
+    ) -> impl Future<Output = Result<Option<mpsc::Receiver<RecordNotice>>>> + Send;
 
     /// Adds to a sequence or a windowed count in one atomic step. See
     /// [`Engine::add`](tenure_core::Engine::add).

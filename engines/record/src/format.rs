@@ -23,7 +23,7 @@ use std::time::Duration;
 use tenure_core::line::Slot;
 use tenure_core::{Error, Key, Note, Owner, Reason, Result, Share, Ticket, TicketId, errors};
 
-use crate::contract::Record;
+use crate::contract::LineRecord;
 use crate::notice::Inbox;
 
 const VERSION: u8 = 1;
@@ -44,7 +44,7 @@ pub(crate) struct Base {
 
 /// The tickets of a record.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Tickets {
+pub(crate) struct LineTickets {
     /// The largest number of a ticket that was served, or 0.
     pub(crate) served_to: u64,
     pub(crate) slots: Vec<RecordSlot>,
@@ -101,9 +101,9 @@ fn write_slot(bytes: &mut Vec<u8>, base: Base, slot: &RecordSlot) {
 /// # Errors
 ///
 /// A newer version or another program wrote the record.
-pub(crate) fn read(key: &Key, record: &Record, now_us: u64) -> Result<Tickets> {
+pub(crate) fn read(key: &Key, record: &LineRecord, now_us: u64) -> Result<LineTickets> {
     let Some((&version, rest)) = record.tickets.split_first() else {
-        return Ok(Tickets::default());
+        return Ok(LineTickets::default());
     };
     if version > VERSION {
         return Err(Error::rejected(format!(
@@ -145,11 +145,11 @@ fn put_text(bytes: &mut Vec<u8>, text: &str) {
 struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {
-    fn tickets(&mut self, key: &Key, base: Base) -> Option<Tickets> {
+    fn tickets(&mut self, key: &Key, base: Base) -> Option<LineTickets> {
         let served_to = base.last.checked_sub(self.varint()?)?;
         let count = self.varint()?;
         let slots = (0..count).map(|_| self.slot(key, base)).collect::<Option<_>>()?;
-        self.0.is_empty().then_some(Tickets { served_to, slots })
+        self.0.is_empty().then_some(LineTickets { served_to, slots })
     }
 
     fn slot(&mut self, key: &Key, base: Base) -> Option<RecordSlot> {
@@ -220,8 +220,8 @@ mod tests {
         shares.into_iter().enumerate().map(slot).collect()
     }
 
-    fn record(tickets: Vec<u8>) -> Record {
-        Record { at_us: BASE.at_us, last: BASE.last, holder: 44, ends_us: 9_000_000, tickets }
+    fn record(tickets: Vec<u8>) -> LineRecord {
+        LineRecord { at_us: BASE.at_us, last: BASE.last, holder: 44, ends_us: 9_000_000, tickets }
     }
 
     #[test]
@@ -229,7 +229,7 @@ mod tests {
         let slots = slots();
         let record = record(write(BASE, 44, slots.iter()));
         let read = read(&key(), &record, 2_000_000).unwrap();
-        assert_eq!(read, Tickets { served_to: 44, slots });
+        assert_eq!(read, LineTickets { served_to: 44, slots });
         assert!(write(BASE, 44, std::iter::empty()).is_empty());
     }
 

@@ -1,6 +1,6 @@
 //! Lines of locks in stores with a record, a clock and an atomic step, such as a SQL database.
 //!
-//! The line of a key is one serialised [`Record`]. [`RecordStore`] is the contract of a store: seven
+//! The line of a key is one serialised [`LineRecord`]. [`RecordStore`] is the contract of a store: seven
 //! operations, of which the atomic step on one record is the central one. [`RecordEngine`] makes an
 //! [`Engine`](tenure_core::Engine) of it. The state machine of a line is core's
 //! [`Line`](tenure_core::Line).
@@ -25,6 +25,6 @@ mod listener;
 mod notice;
 mod open_line;
 
-pub use contract::{Decide, Found, FreeJoin, Record, RecordChange, RecordStore};
+pub use contract::{Decide, FoundRecord, FreeJoin, LineRecord, RecordChange, RecordStore};
 pub use engine::{POLL_MAX, RecordEngine, SWEEP_PAUSE};
-pub use notice::{Inbox, NOTICES_MAX, Notice, NoticeKind};
+pub use notice::{Inbox, NOTICES_MAX, RecordNotice, RecordNoticeKind};

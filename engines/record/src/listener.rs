@@ -11,7 +11,7 @@ use tenure_kit::subscriptions::Subscriptions;
 use tokio::sync::{Notify, mpsc, watch};
 
 use crate::contract::RecordStore;
-use crate::notice::{Inbox, Notice};
+use crate::notice::{Inbox, RecordNotice};
 
 /// Time that the client listens on after the last task stopped watching.
 const LINGER: Duration = Duration::from_secs(5);
@@ -39,7 +39,7 @@ struct ListenerState {
 }
 
 /// A task watches a ticket.
-pub(crate) struct Watcher<S: RecordStore>(Arc<NoticeListener<S>>);
+pub(crate) struct NoticeWatcher<S: RecordStore>(Arc<NoticeListener<S>>);
 
 impl<S: RecordStore> NoticeListener<S> {
     pub(crate) fn new(store: Arc<S>, runtime: Arc<dyn Runtime>) -> Self {
@@ -55,13 +55,13 @@ impl<S: RecordStore> NoticeListener<S> {
     }
 
     /// Listens until the watcher is dropped, and [`LINGER`] longer.
-    pub(crate) fn watch(self: &Arc<Self>) -> Watcher<S> {
+    pub(crate) fn watch(self: &Arc<Self>) -> NoticeWatcher<S> {
         let mut state = self.state.lock();
         state.watchers += 1;
         if !std::mem::replace(&mut state.is_running, true) {
             self.runtime.spawn(Box::pin(self.clone().run()));
         }
-        Watcher(self.clone())
+        NoticeWatcher(self.clone())
     }
 
     /// Waits until no notices arrive.
@@ -92,7 +92,7 @@ impl<S: RecordStore> NoticeListener<S> {
         }
     }
 
-    async fn listen(&self) -> Result<Option<mpsc::Receiver<Notice>>> {
+    async fn listen(&self) -> Result<Option<mpsc::Receiver<RecordNotice>>> {
         let guarantees = self.store.guarantees();
         let late = self.runtime.sleep(guarantees.answers_within);
         match select(pin!(self.store.listen(self.inbox)), late).await {
@@ -102,11 +102,11 @@ impl<S: RecordStore> NoticeListener<S> {
     }
 
     /// Delivers notices until the channel ends or no task watches.
-    async fn hear(&self, mut notices: mpsc::Receiver<Notice>) {
+    async fn hear(&self, mut notices: mpsc::Receiver<RecordNotice>) {
         let mut idle = pin!(self.idle());
         loop {
             match select(pin!(notices.recv()), idle.as_mut()).await {
-                Either::Left((Some(Notice { ticket, kind, .. }), _)) => {
+                Either::Left((Some(RecordNotice { ticket, kind, .. }), _)) => {
                     self.subscriptions.deliver(ticket, kind.into());
                 }
                 Either::Left((None, _)) | Either::Right(_) => return,
@@ -131,7 +131,7 @@ impl<S: RecordStore> NoticeListener<S> {
     }
 }
 
-impl<S: RecordStore> Drop for Watcher<S> {
+impl<S: RecordStore> Drop for NoticeWatcher<S> {
     fn drop(&mut self) {
         let mut state = self.0.state.lock();
         state.watchers -= 1;

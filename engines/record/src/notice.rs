@@ -16,18 +16,18 @@ pub struct Inbox(pub u64);
 /// A notice to a ticket of another client. Shown as text of at most 57 bytes, which
 /// [`parse`](str::parse) reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Notice {
+pub struct RecordNotice {
     /// The client.
     pub inbox: Inbox,
     /// The ticket.
     pub ticket: TicketId,
     /// What happened to it.
-    pub kind: NoticeKind,
+    pub kind: RecordNoticeKind,
 }
 
 /// A change of a ticket by another client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NoticeKind {
+pub enum RecordNoticeKind {
     /// The ticket is served, and has this number.
     Served(u64),
     /// The ticket was asked to leave.
@@ -36,12 +36,12 @@ pub enum NoticeKind {
     Removed,
 }
 
-impl From<NoticeKind> for Notification {
-    fn from(kind: NoticeKind) -> Self {
+impl From<RecordNoticeKind> for Notification {
+    fn from(kind: RecordNoticeKind) -> Self {
         match kind {
-            NoticeKind::Served(number) => Self::Served(number),
-            NoticeKind::AskedToLeave => Self::Told,
-            NoticeKind::Removed => Self::Out,
+            RecordNoticeKind::Served(number) => Self::Served(number),
+            RecordNoticeKind::AskedToLeave => Self::Told,
+            RecordNoticeKind::Removed => Self::Out,
         }
     }
 }
@@ -52,18 +52,18 @@ impl fmt::Display for Inbox {
     }
 }
 
-impl fmt::Display for Notice {
+impl fmt::Display for RecordNotice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (code, number) = match self.kind {
-            NoticeKind::Served(number) => ('S', number),
-            NoticeKind::AskedToLeave => ('A', 0),
-            NoticeKind::Removed => ('R', 0),
+            RecordNoticeKind::Served(number) => ('S', number),
+            RecordNoticeKind::AskedToLeave => ('A', 0),
+            RecordNoticeKind::Removed => ('R', 0),
         };
         write!(f, "{}{}{code}{number}", self.inbox, self.ticket)
     }
 }
 
-impl FromStr for Notice {
+impl FromStr for RecordNotice {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
@@ -72,9 +72,9 @@ impl FromStr for Notice {
             let ticket = text.get(16..48)?.parse().ok()?;
             let number = text.get(49..)?.parse().ok()?;
             let kind = match text.get(48..49)? {
-                "S" => NoticeKind::Served(number),
-                "A" => NoticeKind::AskedToLeave,
-                "R" => NoticeKind::Removed,
+                "S" => RecordNoticeKind::Served(number),
+                "A" => RecordNoticeKind::AskedToLeave,
+                "R" => RecordNoticeKind::Removed,
                 _ => return None,
             };
             Some(Self { inbox: Inbox(inbox), ticket, kind })
@@ -89,12 +89,16 @@ mod tests {
 
     #[test]
     fn a_notice_is_read_back_as_it_was_written() {
-        for kind in [NoticeKind::Served(46), NoticeKind::AskedToLeave, NoticeKind::Removed] {
-            let notice = Notice { inbox: Inbox(7), ticket: TicketId::fresh(), kind };
-            assert_eq!(notice.to_string().parse::<Notice>().unwrap(), notice);
+        for kind in [
+            RecordNoticeKind::Served(46),
+            RecordNoticeKind::AskedToLeave,
+            RecordNoticeKind::Removed,
+        ] {
+            let notice = RecordNotice { inbox: Inbox(7), ticket: TicketId::fresh(), kind };
+            assert_eq!(notice.to_string().parse::<RecordNotice>().unwrap(), notice);
         }
         for garbage in ["", "S", &"0".repeat(49), &"ü".repeat(40)] {
-            assert!(garbage.parse::<Notice>().is_err(), "{garbage}");
+            assert!(garbage.parse::<RecordNotice>().is_err(), "{garbage}");
         }
     }
 }

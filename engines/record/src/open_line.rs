@@ -9,9 +9,9 @@ use tenure_core::{
     TicketState, WaitMode,
 };
 
-use crate::contract::{Found, FreeJoin, Record, RecordChange};
+use crate::contract::{FoundRecord, FreeJoin, LineRecord, RecordChange};
 use crate::format::{self, Base, RecordSlot};
-use crate::notice::{Inbox, Notice, NoticeKind};
+use crate::notice::{Inbox, RecordNotice, RecordNoticeKind};
 
 /// A request of this client for one ticket.
 #[derive(Clone, Debug, PartialEq)]
@@ -54,7 +54,7 @@ pub(crate) struct OpenLine {
     /// The time until further tickets are served.
     closed_for: Option<Duration>,
     is_changed: bool,
-    notices: Vec<Notice>,
+    notices: Vec<RecordNotice>,
 }
 
 /// Carries out the requests of a client on the line of a key.
@@ -64,7 +64,7 @@ pub(crate) struct OpenLine {
 /// The record cannot be read.
 pub(crate) fn carry_out(
     key: &Key,
-    found: &Found,
+    found: &FoundRecord,
     inbox: Option<Inbox>,
     requests: &[LineRequest],
 ) -> Result<StepResult> {
@@ -94,8 +94,8 @@ impl OpenLine {
     /// # Errors
     ///
     /// The record cannot be read.
-    pub(crate) fn read(key: &Key, found: &Found) -> Result<Self> {
-        let fresh = Record::default();
+    pub(crate) fn read(key: &Key, found: &FoundRecord) -> Result<Self> {
+        let fresh = LineRecord::default();
         let record = found.record.as_ref().unwrap_or(&fresh);
         let tickets = format::read(key, record, found.now_us)?;
         let mut line = Line::default();
@@ -136,13 +136,15 @@ impl OpenLine {
         act(line, self.now_us, &mut |LineEvent { kind, slot, .. }| {
             *is_changed = true;
             let kind = match kind {
-                EventKind::Broken if slot.leaving => NoticeKind::AskedToLeave,
-                EventKind::Broken | EventKind::Left | EventKind::Expired => NoticeKind::Removed,
+                EventKind::Broken if slot.leaving => RecordNoticeKind::AskedToLeave,
+                EventKind::Broken | EventKind::Left | EventKind::Expired => {
+                    RecordNoticeKind::Removed
+                }
                 // What is served is known when all requests are carried out.
                 _ => return,
             };
             let ticket = slot.ticket.id;
-            notices.extend(slot.session.map(|inbox| Notice { inbox, ticket, kind }));
+            notices.extend(slot.session.map(|inbox| RecordNotice { inbox, ticket, kind }));
         })
     }
 
@@ -218,8 +220,8 @@ impl OpenLine {
         if self.closed_for.is_none() {
             let new = served.iter().filter(|slot| slot.number > served_to);
             self.notices.extend(new.filter_map(|slot| {
-                let (ticket, kind) = (slot.ticket.id, NoticeKind::Served(slot.number));
-                slot.session.map(|inbox| Notice { inbox, ticket, kind })
+                let (ticket, kind) = (slot.ticket.id, RecordNoticeKind::Served(slot.number));
+                slot.session.map(|inbox| RecordNotice { inbox, ticket, kind })
             }));
             served_to = served.last().map_or(0, |slot| slot.number);
         }
@@ -232,7 +234,7 @@ impl OpenLine {
         let holder = served.first().filter(is_holder).map_or(0, |slot| slot.number);
         let ends_us = self.line.slots().filter_map(|slot| slot.ends).max().unwrap_or(0);
         let tickets = format::write(Base { at_us, last }, served_to, self.line.slots());
-        let record = Record { at_us, last, holder, ends_us, tickets };
+        let record = LineRecord { at_us, last, holder, ends_us, tickets };
         Some(RecordChange { record, notices: self.notices })
     }
 }

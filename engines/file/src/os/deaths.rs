@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use crate::os::Noise;
 use crate::os::dir::{FileId, look_at};
 use crate::os::flock::{self, Haste};
-use crate::os::system::Listener;
+use crate::os::system::CloseListener;
 use crate::sync::lock;
 
 /// Stack of a thread that only waits.
@@ -39,13 +39,13 @@ pub(crate) struct Vigil {
 #[derive(Default)]
 struct Deaths {
     numbers: u64,
-    watched: HashMap<FileId, Watched>,
+    watched: HashMap<FileId, WatchedFile>,
     /// Files with a thread that sleeps for them.
     asleep: HashSet<FileId>,
-    listener: Option<Arc<Listener>>,
+    listener: Option<Arc<CloseListener>>,
 }
 
-struct Watched {
+struct WatchedFile {
     file: Arc<File>,
     wanted: Vec<(u64, Died)>,
     /// The listener's mark of the file, if it watches it.
@@ -63,7 +63,8 @@ pub(crate) fn watch(path: &Path, file: &Arc<File>, died: Died) -> io::Result<Vig
     if let Some(watched) = deaths.watched.get_mut(&id) {
         watched.wanted.push((number, died));
     } else {
-        let mut watched = Watched { file: file.clone(), wanted: vec![(number, died)], mark: None };
+        let mut watched =
+            WatchedFile { file: file.clone(), wanted: vec![(number, died)], mark: None };
         let mark = deaths.begin(path, id, &watched.file)?;
         watched.mark = mark;
         deaths.watched.insert(id, watched);
@@ -106,7 +107,7 @@ impl Deaths {
     }
 
     fn start(&mut self, path: &Path) -> io::Result<i32> {
-        let (listener, mark) = Listener::start(path)?;
+        let (listener, mark) = CloseListener::start(path)?;
         let source = listener.clone();
         spawn(move || source.run(hear))?;
         self.listener = Some(listener);

@@ -7,14 +7,14 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::log::record::SessionId;
+use crate::log::record::OwnerId;
 use crate::os::dir::{Dir, FileId, has_name, look_at};
 use crate::os::flock::{self, Haste};
 use crate::sync::lock;
 
 /// This engine's own session.
-pub(crate) struct Session {
-    pub(crate) id: SessionId,
+pub(crate) struct OwnSession {
+    pub(crate) id: OwnerId,
     dir: Arc<Dir>,
     name: String,
     file: Mutex<Option<File>>,
@@ -33,11 +33,11 @@ struct LastLook {
 /// Minimum interval between looks of joins at the session's path. Heartbeats always look.
 const LOOKS_EVERY: Duration = Duration::from_millis(100);
 
-impl Session {
+impl OwnSession {
     /// Creates a file with a random name, and locks it.
     pub(crate) fn begin(dir: &Arc<Dir>) -> io::Result<Self> {
         loop {
-            let id = SessionId(fresh_id()?);
+            let id = OwnerId(fresh_id()?);
             let name = id.to_string();
             let mut file = dir.create_file(&name)?;
             // Another process that saw it unlocked may have taken it for a dead one's: retry then.
@@ -114,31 +114,31 @@ fn describe(file: &mut File) -> io::Result<()> {
     }
 }
 
-impl Drop for Session {
+impl Drop for OwnSession {
     fn drop(&mut self) {
         self.end();
     }
 }
 
 /// Removes the files of a session that is over.
-pub(crate) fn remove(dir: &Dir, id: SessionId) {
+pub(crate) fn remove(dir: &Dir, id: OwnerId) {
     let _ = dir.remove(&fifo_name(id)); // it may be gone already
     let _ = dir.remove(&id.to_string()); // it may be gone already
 }
 
 /// Returns the name of a session's FIFO.
-pub(crate) fn fifo_name(id: SessionId) -> String {
+pub(crate) fn fifo_name(id: OwnerId) -> String {
     format!("{id}.fifo")
 }
 
 /// Returns all sessions with a file.
-pub(crate) fn list(dir: &Dir) -> io::Result<Vec<SessionId>> {
+pub(crate) fn list(dir: &Dir) -> io::Result<Vec<OwnerId>> {
     let names = dir.names()?;
     Ok(names.iter().filter_map(|name| name.to_str().and_then(parse)).collect())
 }
 
 /// Removes the files of dead sessions. Returns the sessions that cannot be looked at, and why.
-pub(crate) fn sweep(dir: &Dir) -> io::Result<Vec<(SessionId, io::Error)>> {
+pub(crate) fn sweep(dir: &Dir) -> io::Result<Vec<(OwnerId, io::Error)>> {
     let mut unseen = Vec::new();
     for name in dir.names()? {
         let Some(name) = name.to_str() else { continue };
@@ -166,9 +166,9 @@ fn remove_if_free(dir: &Dir, name: &str, file: &File) {
     }
 }
 
-fn parse(name: &str) -> Option<SessionId> {
+fn parse(name: &str) -> Option<OwnerId> {
     let digits = name.len() == 32 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
-    u128::from_str_radix(name, 16).ok().filter(|_| digits).map(SessionId)
+    u128::from_str_radix(name, 16).ok().filter(|_| digits).map(OwnerId)
 }
 
 /// Returns a description for people that look into the directory.

@@ -28,20 +28,20 @@ const IN_VAIN_LASTS: Duration = Duration::from_secs(1);
 #[derive(Clone, Default)]
 pub(crate) struct Helper(Arc<Mutex<Work>>);
 
-type Job = Box<dyn FnOnce() + Send>;
+type HelperJob = Box<dyn FnOnce() + Send>;
 
 #[derive(Default)]
 struct Work {
-    jobs: VecDeque<Job>,
+    jobs: VecDeque<HelperJob>,
     running: bool,
     /// When the last attempt to get in failed, unless one succeeded since.
     kept_out: Option<Instant>,
 }
 
 /// The result of a job. If no caller waits any more when its turn comes, the job is skipped.
-pub(crate) struct Answer<T>(Arc<Shared<T>>);
+pub(crate) struct HelperAnswer<T>(Arc<AnswerState<T>>);
 
-struct Shared<T> {
+struct AnswerState<T> {
     unwanted: AtomicBool,
     state: Mutex<(Option<Result<T>>, Option<Waker>)>,
 }
@@ -52,8 +52,9 @@ impl Helper {
     pub(crate) fn ask<T: Send + 'static>(
         &self,
         job: impl FnOnce(&dyn Fn() -> bool) -> Result<T> + Send + 'static,
-    ) -> Answer<T> {
-        let shared = Arc::new(Shared { unwanted: AtomicBool::new(false), state: Mutex::default() });
+    ) -> HelperAnswer<T> {
+        let shared =
+            Arc::new(AnswerState { unwanted: AtomicBool::new(false), state: Mutex::default() });
         let theirs = shared.clone();
         let asked = self.tell(move || {
             let wanted = || !theirs.unwanted.load(Ordering::SeqCst);
@@ -66,7 +67,7 @@ impl Helper {
         if let Err(error) = asked {
             shared.give(Err(error));
         }
-        Answer(shared)
+        HelperAnswer(shared)
     }
 
     /// The same for a job without a caller.
@@ -119,7 +120,7 @@ impl Helper {
     }
 }
 
-impl<T> Shared<T> {
+impl<T> AnswerState<T> {
     fn give(&self, answer: Result<T>) {
         let mut state = lock(&self.state);
         state.0 = Some(answer);
@@ -130,7 +131,7 @@ impl<T> Shared<T> {
     }
 }
 
-impl<T> Future for Answer<T> {
+impl<T> Future for HelperAnswer<T> {
     type Output = Result<T>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
@@ -143,7 +144,7 @@ impl<T> Future for Answer<T> {
     }
 }
 
-impl<T> Drop for Answer<T> {
+impl<T> Drop for HelperAnswer<T> {
     fn drop(&mut self) {
         self.0.unwanted.store(true, Ordering::SeqCst);
     }

@@ -15,7 +15,7 @@ use std::thread;
 use tenure_core::{Result, TicketId};
 
 use crate::log::event_sink::{Notice, NoticeKind};
-use crate::log::record::SessionId;
+use crate::log::record::OwnerId;
 use crate::os::dir::{Dir, block};
 use crate::sessions::session::fifo_name;
 use crate::sync::lock;
@@ -33,7 +33,7 @@ const OPEN_MAX: usize = 128;
 
 /// A message from a session's FIFO.
 #[derive(Clone, Copy)]
-pub(crate) enum Heard {
+pub(crate) enum FifoMessage {
     /// One message, about a ticket in this book.
     Told { book: usize, id: TicketId, number: u64, what: NoticeKind },
     /// Messages may be missing.
@@ -43,20 +43,20 @@ pub(crate) enum Heard {
 /// The FIFO of this session, and those of others.
 pub(crate) struct Fifos {
     dir: Arc<Dir>,
-    own: SessionId,
+    own: OwnerId,
     to_itself: Mutex<Option<File>>,
-    others: Mutex<HashMap<SessionId, File>>,
+    others: Mutex<HashMap<OwnerId, File>>,
     closed: Arc<AtomicBool>,
 }
 
 impl Fifos {
-    pub(crate) fn new(dir: Arc<Dir>, own: SessionId) -> Self {
+    pub(crate) fn new(dir: Arc<Dir>, own: OwnerId) -> Self {
         let (to_itself, others, closed) = (Mutex::default(), Mutex::default(), Arc::default());
         Self { dir, own, to_itself, others, closed }
     }
 
     /// Opens this session's FIFO. A thread of its own calls `hear`, until the FIFO is closed.
-    pub(crate) fn listen(&self, hear: impl FnMut(Heard) + Send + 'static) -> Result<()> {
+    pub(crate) fn listen(&self, hear: impl FnMut(FifoMessage) + Send + 'static) -> Result<()> {
         let refused =
             |error| refused("make a FIFO, which waiting needs, in", self.dir.path(), error);
         let mut fifo = lock(&self.to_itself);
@@ -103,12 +103,12 @@ impl Fifos {
     }
 
     /// Closes the FIFO of a dead session.
-    pub(crate) fn forget(&self, id: SessionId) {
+    pub(crate) fn forget(&self, id: OwnerId) {
         lock(&self.others).remove(&id);
     }
 }
 
-fn read(mut source: File, closed: &AtomicBool, mut hear: impl FnMut(Heard)) {
+fn read(mut source: File, closed: &AtomicBool, mut hear: impl FnMut(FifoMessage)) {
     let mut buffer = vec![0; READ_BYTES];
     loop {
         let length = match source.read(&mut buffer) {
@@ -123,11 +123,11 @@ fn read(mut source: File, closed: &AtomicBool, mut hear: impl FnMut(Heard)) {
             return;
         }
         if length >= FULL_BYTES {
-            hear(Heard::TooMuch);
+            hear(FifoMessage::TooMuch);
         } else {
             let (messages, _) = buffer[..length].as_chunks::<MESSAGE_BYTES>();
             for message in messages {
-                hear(decode(message).unwrap_or(Heard::TooMuch));
+                hear(decode(message).unwrap_or(FifoMessage::TooMuch));
             }
         }
     }
@@ -146,7 +146,7 @@ fn encode(book: usize, notice: &Notice) -> [u8; MESSAGE_BYTES] {
     message
 }
 
-fn decode(message: &[u8; MESSAGE_BYTES]) -> Option<Heard> {
+fn decode(message: &[u8; MESSAGE_BYTES]) -> Option<FifoMessage> {
     let what = match message[0] {
         1 => NoticeKind::Served,
         2 => NoticeKind::Look,
@@ -155,7 +155,7 @@ fn decode(message: &[u8; MESSAGE_BYTES]) -> Option<Heard> {
     };
     let number = u64::from_le_bytes(message[8..16].try_into().ok()?);
     let id = TicketId::from_u128(u128::from_le_bytes(message[16..].try_into().ok()?));
-    Some(Heard::Told { book: message[1].into(), id, number, what })
+    Some(FifoMessage::Told { book: message[1].into(), id, number, what })
 }
 
 #[cfg(test)]
@@ -165,9 +165,10 @@ mod tests {
     #[test]
     fn a_message_is_read_back_as_it_was_sent() {
         for what in [NoticeKind::Served, NoticeKind::Look, NoticeKind::Behind] {
-            let (session, id) = (SessionId(1), TicketId::fresh());
+            let (session, id) = (OwnerId(1), TicketId::fresh());
             let sent = encode(63, &Notice { session, id, number: 1 << 52, what });
-            let Some(Heard::Told { book, id: heard, number, what: heard_what }) = decode(&sent)
+            let Some(FifoMessage::Told { book, id: heard, number, what: heard_what }) =
+                decode(&sent)
             else {
                 panic!("it is no message");
             };

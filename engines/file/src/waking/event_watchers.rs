@@ -1,4 +1,4 @@
-//! Onlookers are notified when any process changes a book.
+//! Watchers of events are notified when any process changes a book.
 
 use std::future::poll_fn;
 use std::io;
@@ -9,8 +9,8 @@ use std::task::{Poll, Waker};
 use crate::os::{Books, Sight};
 use crate::sync::{lock, wake};
 
-/// The onlookers of this process.
-pub(crate) struct Onlookers {
+/// The watchers of events in this process.
+pub(crate) struct EventWatchers {
     list: Arc<List>,
     sight: Mutex<Option<Sight>>,
 }
@@ -25,19 +25,19 @@ struct Changes {
     waker: Option<Waker>,
 }
 
-/// An onlooker. Dropping it leaves nothing behind.
-pub(crate) struct Onlooker {
+/// A watcher of events. Dropping it leaves nothing behind.
+pub(crate) struct EventWatcher {
     list: Arc<List>,
     seen: Arc<Mutex<Changes>>,
 }
 
-impl Onlookers {
+impl EventWatchers {
     pub(crate) fn new() -> Self {
         Self { list: Arc::default(), sight: Mutex::default() }
     }
 
     /// Subscribes to every change of these books.
-    pub(crate) fn open(&self, dir: &Path, wanted: Books) -> io::Result<Onlooker> {
+    pub(crate) fn open(&self, dir: &Path, wanted: Books) -> io::Result<EventWatcher> {
         let mut sight = lock(&self.sight);
         if sight.is_none() {
             let list = self.list.clone();
@@ -46,7 +46,7 @@ impl Onlookers {
         }
         let seen = Arc::new(Mutex::new(Changes { wanted, ..Changes::default() }));
         lock(&self.list.0).push(seen.clone());
-        Ok(Onlooker { list: self.list.clone(), seen })
+        Ok(EventWatcher { list: self.list.clone(), seen })
     }
 
     /// Ends the watching thread.
@@ -55,7 +55,7 @@ impl Onlookers {
     }
 }
 
-impl Onlooker {
+impl EventWatcher {
     /// Waits until books change, and returns them.
     pub(crate) async fn changes(&self) -> Books {
         poll_fn(|context| {
@@ -72,7 +72,7 @@ impl Onlooker {
     }
 }
 
-impl Drop for Onlooker {
+impl Drop for EventWatcher {
     fn drop(&mut self) {
         lock(&self.list.0).retain(|seen| !Arc::ptr_eq(seen, &self.seen));
     }
