@@ -47,7 +47,7 @@ pub struct FoundRecord {
     pub serve_from_us: u64,
 }
 
-/// What a step writes and sends.
+/// The record that a step writes, and the notices that it sends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordChange {
     /// The record in the place of the former one.
@@ -89,8 +89,8 @@ impl FreeJoin {
 /// 1. **Step.** The record that [`step`](Self::step) shows is the latest one. No other client
 ///    writes it until this step has written or ended. Steps on different keys do not exclude each
 ///    other.
-/// 2. **Clock.** [`FoundRecord::now_us`] is the clock of the store, read after the record was locked. The
-///    clocks of clients decide nothing.
+/// 2. **Clock.** [`FoundRecord::now_us`] is the clock of the store, read after the record was
+///    locked. The clocks of clients decide nothing.
 /// 3. **Durability.** A change counts when the store has acknowledged it, and then it survives what
 ///    the [`guarantees`](Self::guarantees) say.
 /// 4. **Unknown outcomes.** [`Unavailable`](tenure_core::ErrorKind::Unavailable) means that the
@@ -99,7 +99,7 @@ impl FreeJoin {
 /// 5. **Notices** are sent after the change is durable. A lost notice is not an error.
 /// 6. **Keys** are text: two different keys have two records.
 ///
-/// The crate calls at most as many operations at a time as [`RecordEngine::new`] was told, without
+/// The crate calls at most as many operations at a time as [`RecordEngine::new`] allows, without
 /// [`listen`](Self::listen), and drops each that takes longer than
 /// [`Guarantees::answers_within`].
 ///

@@ -16,7 +16,8 @@
 //! | varint, text | the owner: its length in bytes, and UTF-8 |
 //! | varint, text | the note, if there is one |
 //!
-//! A varint has seven bits a byte, the lowest first; the highest bit says that another byte follows.
+//! A varint has seven bits a byte, the lowest first. The highest bit says that another byte
+//! follows.
 
 use std::time::Duration;
 
@@ -35,7 +36,7 @@ const NOTE: u8 = 8;
 /// A ticket with the inbox of its client.
 pub(crate) type RecordSlot = Slot<Option<Inbox>>;
 
-/// What the tickets are relative to.
+/// The time and the number that the bytes are relative to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Base {
     pub(crate) at_us: u64,

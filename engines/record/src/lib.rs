@@ -1,8 +1,8 @@
 //! Lines of locks in stores with a record, a clock and an atomic step, such as a SQL database.
 //!
-//! The line of a key is one serialised [`LineRecord`]. [`RecordStore`] is the contract of a store: seven
-//! operations, of which the atomic step on one record is the central one. [`RecordEngine`] makes an
-//! [`Engine`](tenure_core::Engine) of it. The state machine of a line is core's
+//! The line of a key is one serialised [`LineRecord`]. [`RecordStore`] is the contract of a store,
+//! with seven operations. The central one is an atomic step on one record. [`RecordEngine`] makes
+//! an [`Engine`](tenure_core::Engine) of it. The state machine of a line is core's
 //! [`Line`](tenure_core::Line).
 //!
 //! # Files

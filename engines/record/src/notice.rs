@@ -1,4 +1,4 @@
-//! Notices: what a step of one client tells the ticket of another.
+//! Notices: a step of one client changed the ticket of another.
 
 use std::fmt;
 use std::str::FromStr;
@@ -21,7 +21,7 @@ pub struct RecordNotice {
     pub inbox: Inbox,
     /// The ticket.
     pub ticket: TicketId,
-    /// What happened to it.
+    /// The change.
     pub kind: RecordNoticeKind,
 }
 

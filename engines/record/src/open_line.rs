@@ -140,7 +140,7 @@ impl OpenLine {
                 EventKind::Broken | EventKind::Left | EventKind::Expired => {
                     RecordNoticeKind::Removed
                 }
-                // What is served is known when all requests are carried out.
+                // The served tickets are known when all requests are carried out.
                 _ => return,
             };
             let ticket = slot.ticket.id;

@@ -98,7 +98,7 @@ impl Toy {
     }
 }
 
-/// What the map of a process can promise.
+/// The guarantees of a map in a process.
 fn guarantees() -> Guarantees {
     let mut guarantees = Guarantees::new("toy", Liveness::Process);
     guarantees.fair = true;

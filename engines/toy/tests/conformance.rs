@@ -1,5 +1,5 @@
-//! The toy passes every case, as an engine by hand and as a store of records: in simulated time, where the order of things comes from a
-//! seed, and in real time.
+//! The toy passes every case, as an engine by hand and as a store of records: in simulated time,
+//! where a seed orders the tasks, and in real time.
 
 use std::future::ready;
 use std::sync::Arc;

@@ -55,7 +55,7 @@ impl CloseListener {
 
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Watchers of events read again a few times a second, and no others do. It ends when it is dropped.
+/// Watchers of events read again a few times a second. It ends when it is dropped.
 pub(crate) struct Sight(#[allow(dead_code, reason = "its end ends the thread")] Arc<()>);
 
 impl Sight {

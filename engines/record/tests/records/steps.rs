@@ -1,4 +1,5 @@
-//! What the crate asks of a store, and what it does with a store that is in trouble.
+//! The operations that the crate asks of a store, also while the store stands still or loses
+//! notices.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
@@ -220,7 +221,7 @@ fn no_further_ticket_is_served_before_the_time_that_the_store_gives() {
         join_as(&client, &waits).await;
         let now_us = store.read(&holds.key).await.unwrap().now_us;
         store.serve_from_us.store(now_us + 20_000_000, SeqCst);
-        // What was held goes on; a free lock and a release serve no ticket.
+        // Holders go on; a free lock and a release serve no ticket.
         assert_eq!(client.renew(&holds).await.unwrap().unwrap().state, TicketState::Holding);
         let place = join_as(&client, &new).await;
         assert_eq!(place.state, TicketState::Waiting);
