@@ -3,14 +3,15 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{self, ErrorKind, Read as _};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+
+use tenure_core::sync::Mutex;
 
 use crate::log::record::OwnerId;
 use crate::os::deaths::{self, Vigil};
 use crate::os::dir::Dir;
 use crate::os::flock;
 use crate::sessions::session;
-use crate::sync::lock;
 
 /// Maximum files that are kept open without need.
 const PEERS_MAX: usize = 256;
@@ -49,7 +50,7 @@ impl PeerSessions {
             Ok(None) => return died(),
             Err(_it_was_said) => return,
         };
-        let mut known = lock(&self.known);
+        let mut known = self.known.lock();
         let Some(peer) = known.get_mut(&id).filter(|peer| peer.vigil.is_none()) else { return };
         match deaths::watch(&self.dir.path_of(&id.to_string()), &file, Box::new(died)) {
             Ok(vigil) => peer.vigil = Some(vigil),
@@ -61,14 +62,14 @@ impl PeerSessions {
 
     /// Forgets a session that is dead, and removes its files.
     pub(crate) fn forget(&self, id: OwnerId) {
-        lock(&self.known).remove(&id);
-        lock(&self.unseen).remove(&id);
+        self.known.lock().remove(&id);
+        self.unseen.lock().remove(&id);
         session::remove(&self.dir, id);
     }
 
     /// Ends all watches.
     pub(crate) fn close(&self) {
-        lock(&self.known).clear();
+        self.known.lock().clear();
     }
 
     /// Returns the description of a session: its process, and its program.
@@ -91,18 +92,18 @@ impl PeerSessions {
             "cannot look at {} ({error}): its tickets stay in their lines, even if its process is dead; once that has ended, remove the file",
             path.display()
         );
-        if lock(&self.unseen).insert(id, sentence.clone()).is_none() {
+        if self.unseen.lock().insert(id, sentence.clone()).is_none() {
             tracing::warn!("{sentence}");
         }
     }
 
     /// Returns the warnings about sessions that cannot be looked at.
     pub(crate) fn unseen(&self) -> Vec<String> {
-        lock(&self.unseen).values().cloned().collect()
+        self.unseen.lock().values().cloned().collect()
     }
 
     fn file(&self, id: OwnerId) -> io::Result<Option<Arc<File>>> {
-        let mut known = lock(&self.known);
+        let mut known = self.known.lock();
         if let Some(peer) = known.get(&id) {
             return Ok(peer.file.clone());
         }

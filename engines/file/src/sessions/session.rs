@@ -4,13 +4,14 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Write as _};
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use tenure_core::sync::Mutex;
 
 use crate::log::record::OwnerId;
 use crate::os::dir::{Dir, FileId, has_name, look_at};
 use crate::os::flock::{self, Haste};
-use crate::sync::lock;
 
 /// This engine's own session.
 pub(crate) struct OwnSession {
@@ -60,7 +61,7 @@ impl OwnSession {
     /// Ends the session, while the process goes on.
     pub(crate) fn end(&self) {
         // Others are notified when the file is closed.
-        if let Some(file) = lock(&self.file).take() {
+        if let Some(file) = self.file.lock().take() {
             // A lifeline may be closed later, and keeps nothing alive.
             let _ = file.unlock(); // the close unlocks it, too
             remove(&self.dir, self.id);
@@ -69,7 +70,7 @@ impl OwnSession {
 
     /// Returns another handle of the locked file: the session lives until all of them are closed.
     pub(crate) fn lifeline(&self) -> io::Result<OwnedFd> {
-        match &*lock(&self.file) {
+        match &*self.file.lock() {
             Some(file) => Ok(file.try_clone()?.into()),
             None => Err(ErrorKind::NotConnected.into()),
         }
@@ -77,7 +78,7 @@ impl OwnSession {
 
     /// Returns whether it was ended by this program.
     pub(crate) fn is_over(&self) -> bool {
-        lock(&self.file).is_none()
+        self.file.lock().is_none()
     }
 
     /// Returns whether others take this session for dead, or cannot find it: its file was removed,
@@ -87,19 +88,19 @@ impl OwnSession {
             Ok(there) => FileId::of(&there) != self.file_id,
             Err(error) => matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
         };
-        *lock(&self.last_look) = LastLook { at: self.begun.elapsed(), gone };
+        *self.last_look.lock() = LastLook { at: self.begun.elapsed(), gone };
         gone
     }
 
     /// The same at a third of the cost, for joins. A file that was removed shows at once. A store
     /// that was moved away shows within [`LOOKS_EVERY`], which is sooner than the next heartbeat.
     pub(crate) fn seems_gone(&self) -> bool {
-        let last = *lock(&self.last_look);
+        let last = *self.last_look.lock();
         if self.begun.elapsed().saturating_sub(last.at) >= LOOKS_EVERY {
             return self.is_gone();
         }
         let has_name = |file: &File| has_name(file).unwrap_or(true);
-        last.gone || !lock(&self.file).as_ref().is_some_and(has_name)
+        last.gone || !self.file.lock().as_ref().is_some_and(has_name)
     }
 }
 

@@ -7,7 +7,6 @@ use tenure_core::event::{Cursor, Event, EventBatch, Scope};
 
 use crate::log::shelf::{BOOKS, book_of};
 use crate::os::Books;
-use crate::sync::lock;
 use crate::trouble::refused;
 use crate::visits::store::StoreView;
 use crate::visits::visit::Visit;
@@ -28,7 +27,7 @@ pub(crate) async fn read(
 ) -> Result<EventBatch> {
     let wanted = books(scope);
     let watcher = look_on(store, wanted)?;
-    let known = after.and_then(|cursor| lock(&store.cursors).mean(cursor));
+    let known = after.and_then(|cursor| store.cursors.lock().mean(cursor));
     let lost = after.is_some() && known.is_none();
     let mut positions = known.map_or_else(|| vec![None; BOOKS], |positions| positions.to_vec());
     let (mut events, mut missed) = (Vec::new(), lost);
@@ -43,7 +42,7 @@ pub(crate) async fn read(
         // In each line this is the order of the events; across lines it is that of the clock.
         events.sort_by_key(|event: &Event| event.at_us);
         if after.is_none() || missed || !events.is_empty() {
-            let cursor = lock(&store.cursors).give(positions.into());
+            let cursor = store.cursors.lock().give(positions.into());
             return Ok(EventBatch { events, cursor, missed });
         }
         changed = watcher.changes().await;

@@ -49,7 +49,7 @@ async fn watch_foreign(
     look: impl Fn(&mut Visit<'_>, &Ticket) -> Result<TicketView> + Copy + Send + 'static,
 ) -> Result<Wake> {
     let index = book_of(&ticket.key);
-    let onlooker = news::look_on(store, 1 << index)?;
+    let watcher = news::look_on(store, 1 << index)?;
     loop {
         if let TicketView::Changed(wake) = store.at(index, ticket, look).await? {
             return Ok(wake);

@@ -5,16 +5,17 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use tenure_core::sync::Mutex;
 use tenure_core::{Error, Result};
 
 use crate::os::flock::Haste;
-use crate::sync::{lock, wake};
+use crate::waking::wake;
 
 /// Maximum jobs that wait for one book: a longer queue helps no caller.
 const JOBS_MAX: usize = 4096;
@@ -72,7 +73,7 @@ impl Helper {
 
     /// The same for a job without a caller.
     pub(crate) fn tell(&self, job: impl FnOnce() + Send + 'static) -> Result<()> {
-        let mut work = lock(&self.0);
+        let mut work = self.0.lock();
         if work.jobs.len() >= JOBS_MAX {
             return Err(Error::unavailable(format!(
                 "{JOBS_MAX} others wait already for a file of the store that somebody keeps locked"
@@ -99,16 +100,16 @@ impl Helper {
         visit: impl FnOnce(Haste) -> Option<T>,
     ) -> Option<T> {
         let now = Instant::now();
-        let is_kept_out = lock(&self.0).kept_out.is_some_and(|at| now < at + IN_VAIN_LASTS);
+        let is_kept_out = self.0.lock().kept_out.is_some_and(|at| now < at + IN_VAIN_LASTS);
         let again = now + TRIES_AGAIN_FOR;
         let visited = visit(Haste::Until(if is_kept_out { until.min(again) } else { until }));
-        lock(&self.0).kept_out = visited.is_none().then(Instant::now);
+        self.0.lock().kept_out = visited.is_none().then(Instant::now);
         visited
     }
 
     fn work(&self) {
         loop {
-            let mut work = lock(&self.0);
+            let mut work = self.0.lock();
             let Some(job) = work.jobs.pop_front() else {
                 work.running = false;
                 return;
@@ -122,7 +123,7 @@ impl Helper {
 
 impl<T> AnswerState<T> {
     fn give(&self, answer: Result<T>) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.0 = Some(answer);
         if let Some(waker) = state.1.take() {
             drop(state);
@@ -135,7 +136,7 @@ impl<T> Future for HelperAnswer<T> {
     type Output = Result<T>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
-        let mut state = lock(&self.0.state);
+        let mut state = self.0.state.lock();
         if let Some(answer) = state.0.take() {
             return Poll::Ready(answer);
         }
@@ -193,7 +194,7 @@ mod tests {
         let soon = Instant::now();
         helper.get_in(soon, |_| None::<()>);
         assert!(less(asked(None)));
-        lock(&helper.0).kept_out = Instant::now().checked_sub(IN_VAIN_LASTS);
+        helper.0.lock().kept_out = Instant::now().checked_sub(IN_VAIN_LASTS);
         assert_eq!(asked(None), Haste::Until(far), "that was long ago");
         assert_eq!(helper.get_in(soon, Some), Some(Haste::Until(soon)), "never longer than asked");
     }

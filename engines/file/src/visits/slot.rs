@@ -1,9 +1,10 @@
 //! A slot keeps a book between visits, and reads the changes of others.
 
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::sync::{Arc, MutexGuard};
 
 use tenure_core::line::Journal;
+use tenure_core::sync::Mutex;
 use tenure_core::{Error, Result};
 
 use crate::log::book::{Book, Found};
@@ -147,9 +148,5 @@ impl BookSlot {
 
 /// Locks a slot; `None` if others have it for too long.
 pub(crate) fn enter(slot: &Mutex<BookSlot>, haste: Haste) -> Option<MutexGuard<'_, BookSlot>> {
-    flock::attempt(haste, || match slot.try_lock() {
-        Ok(slot) => Some(slot),
-        Err(TryLockError::Poisoned(slot)) => Some(slot.into_inner()),
-        Err(TryLockError::WouldBlock) => None,
-    })
+    flock::attempt(haste, || slot.try_lock())
 }

@@ -1,8 +1,9 @@
 //! A store is a directory with a fixed set of books, and the sessions that use it.
 
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
+use tenure_core::sync::Mutex;
 use tenure_core::{Error, Result, Wake};
 
 use crate::log::event_sink::NoticeKind;
@@ -194,7 +195,7 @@ impl StoreView {
     /// Looks into a book that this engine knows: now, or as soon as it can be entered.
     fn look_into(&self, index: usize, look: impl Fn(&mut Visit<'_>) + Send + 'static) {
         // A visitor makes it known, if it was not.
-        let known = |slot: &Mutex<BookSlot>| slot.try_lock().map_or(true, |slot| slot.known);
+        let known = |slot: &Mutex<BookSlot>| slot.try_lock().is_none_or(|slot| slot.known);
         if !self.slots.get(index).is_some_and(known) {
             return;
         }
@@ -260,5 +261,5 @@ fn look_everywhere(visit: &mut Visit<'_>) {
 
 fn has(slot: &Mutex<BookSlot>, session: OwnerId) -> bool {
     let slot = slot.try_lock();
-    slot.is_ok_and(|slot| slot.book.as_ref().is_some_and(|book| book.state.has(session)))
+    slot.is_some_and(|slot| slot.book.as_ref().is_some_and(|book| book.state.has(session)))
 }

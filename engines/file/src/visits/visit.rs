@@ -3,9 +3,10 @@
 
 use std::fs::File;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, MutexGuard};
 
 use tenure_core::line::Journal;
+use tenure_core::sync::Mutex;
 use tenure_core::{Result, TicketId};
 
 use crate::log::event_sink::{EventSink, Notice, NoticeKind};

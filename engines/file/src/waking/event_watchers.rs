@@ -3,11 +3,13 @@
 use std::future::poll_fn;
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::task::{Poll, Waker};
 
+use tenure_core::sync::Mutex;
+
 use crate::os::{Books, Sight};
-use crate::sync::{lock, wake};
+use crate::waking::wake;
 
 /// The watchers of events in this process.
 pub(crate) struct EventWatchers {
@@ -38,20 +40,20 @@ impl EventWatchers {
 
     /// Subscribes to every change of these books.
     pub(crate) fn open(&self, dir: &Path, wanted: Books) -> io::Result<EventWatcher> {
-        let mut sight = lock(&self.sight);
+        let mut sight = self.sight.lock();
         if sight.is_none() {
             let list = self.list.clone();
             let show = Box::new(move |changed| list.show(changed));
             *sight = Some(Sight::begin(dir, show)?);
         }
         let seen = Arc::new(Mutex::new(Changes { wanted, ..Changes::default() }));
-        lock(&self.list.0).push(seen.clone());
+        self.list.0.lock().push(seen.clone());
         Ok(EventWatcher { list: self.list.clone(), seen })
     }
 
     /// Ends the watching thread.
     pub(crate) fn close(&self) {
-        lock(&self.sight).take();
+        self.sight.lock().take();
     }
 }
 
@@ -59,7 +61,7 @@ impl EventWatcher {
     /// Waits until books change, and returns them.
     pub(crate) async fn changes(&self) -> Books {
         poll_fn(|context| {
-            let mut seen = lock(&self.seen);
+            let mut seen = self.seen.lock();
             match std::mem::take(&mut seen.changed) {
                 0 => {
                     seen.waker = Some(context.waker().clone());
@@ -74,15 +76,15 @@ impl EventWatcher {
 
 impl Drop for EventWatcher {
     fn drop(&mut self) {
-        lock(&self.list.0).retain(|seen| !Arc::ptr_eq(seen, &self.seen));
+        self.list.0.lock().retain(|seen| !Arc::ptr_eq(seen, &self.seen));
     }
 }
 
 impl List {
     fn show(&self, changed: Books) {
         let mut wakers = Vec::new();
-        for seen in lock(&self.0).iter() {
-            let mut seen = lock(seen);
+        for seen in self.0.lock().iter() {
+            let mut seen = seen.lock();
             seen.changed |= changed & seen.wanted;
             if seen.changed != 0 {
                 wakers.extend(seen.waker.take());

@@ -8,17 +8,17 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fs::File;
 use std::io::{ErrorKind, Read as _, Write as _};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread;
 
+use tenure_core::sync::Mutex;
 use tenure_core::{Result, TicketId};
 
 use crate::log::event_sink::{Notice, NoticeKind};
 use crate::log::record::OwnerId;
 use crate::os::dir::{Dir, block};
 use crate::sessions::session::fifo_name;
-use crate::sync::lock;
 use crate::trouble::{no_thread, refused};
 
 /// Bytes of a message. They divide a page, so that a FIFO is filled to the last byte and never with
@@ -59,7 +59,7 @@ impl Fifos {
     pub(crate) fn listen(&self, hear: impl FnMut(FifoMessage) + Send + 'static) -> Result<()> {
         let refused =
             |error| refused("make a FIFO, which waiting needs, in", self.dir.path(), error);
-        let mut fifo = lock(&self.to_itself);
+        let mut fifo = self.to_itself.lock();
         if fifo.is_none() && !self.closed.load(Ordering::SeqCst) {
             let name = fifo_name(self.own);
             let _ = self.dir.remove(&name); // left by an attempt that failed
@@ -79,7 +79,7 @@ impl Fifos {
 
     /// Ends the reading thread, also in the middle of a message.
     pub(crate) fn close(&self) {
-        let mut fifo = lock(&self.to_itself);
+        let mut fifo = self.to_itself.lock();
         self.closed.store(true, Ordering::SeqCst);
         if let Some(fifo) = fifo.take() {
             let _ = (&fifo).write(&[0; MESSAGE_BYTES]); // a full one makes its owner look
@@ -88,7 +88,7 @@ impl Fifos {
 
     /// Notifies the owner of a ticket. A session without a FIFO neither waits nor watches.
     pub(crate) fn tell(&self, book: usize, notice: &Notice) {
-        let mut others = lock(&self.others);
+        let mut others = self.others.lock();
         if others.len() >= OPEN_MAX {
             others.clear();
         }
@@ -104,7 +104,7 @@ impl Fifos {
 
     /// Closes the FIFO of a dead session.
     pub(crate) fn forget(&self, id: OwnerId) {
-        lock(&self.others).remove(&id);
+        self.others.lock().remove(&id);
     }
 }
 
