@@ -1,16 +1,18 @@
-//! Onlookers are notified when any process changes a book.
+//! Watchers of events are notified when any process changes a book.
 
 use std::future::poll_fn;
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-use crate::os::{Books, Sight};
-use crate::sync::{lock, wake};
+use tenure_core::sync::Mutex;
 
-/// The onlookers of this process.
-pub(crate) struct Onlookers {
+use crate::os::{Books, Sight};
+use crate::waking::wake;
+
+/// The watchers of events in this process.
+pub(crate) struct EventWatchers {
     list: Arc<List>,
     sight: Mutex<Option<Sight>>,
 }
@@ -25,41 +27,41 @@ struct Changes {
     waker: Option<Waker>,
 }
 
-/// An onlooker. Dropping it leaves nothing behind.
-pub(crate) struct Onlooker {
+/// A watcher of events. Dropping it leaves nothing behind.
+pub(crate) struct EventWatcher {
     list: Arc<List>,
     seen: Arc<Mutex<Changes>>,
 }
 
-impl Onlookers {
+impl EventWatchers {
     pub(crate) fn new() -> Self {
         Self { list: Arc::default(), sight: Mutex::default() }
     }
 
     /// Subscribes to every change of these books.
-    pub(crate) fn open(&self, dir: &Path, wanted: Books) -> io::Result<Onlooker> {
-        let mut sight = lock(&self.sight);
+    pub(crate) fn open(&self, dir: &Path, wanted: Books) -> io::Result<EventWatcher> {
+        let mut sight = self.sight.lock();
         if sight.is_none() {
             let list = self.list.clone();
             let show = Box::new(move |changed| list.show(changed));
             *sight = Some(Sight::begin(dir, show)?);
         }
         let seen = Arc::new(Mutex::new(Changes { wanted, ..Changes::default() }));
-        lock(&self.list.0).push(seen.clone());
-        Ok(Onlooker { list: self.list.clone(), seen })
+        self.list.0.lock().push(seen.clone());
+        Ok(EventWatcher { list: self.list.clone(), seen })
     }
 
     /// Ends the watching thread.
     pub(crate) fn close(&self) {
-        lock(&self.sight).take();
+        self.sight.lock().take();
     }
 }
 
-impl Onlooker {
+impl EventWatcher {
     /// Waits until books change, and returns them.
     pub(crate) async fn changes(&self) -> Books {
         poll_fn(|context| {
-            let mut seen = lock(&self.seen);
+            let mut seen = self.seen.lock();
             match std::mem::take(&mut seen.changed) {
                 0 => {
                     seen.waker = Some(context.waker().clone());
@@ -72,17 +74,17 @@ impl Onlooker {
     }
 }
 
-impl Drop for Onlooker {
+impl Drop for EventWatcher {
     fn drop(&mut self) {
-        lock(&self.list.0).retain(|seen| !Arc::ptr_eq(seen, &self.seen));
+        self.list.0.lock().retain(|seen| !Arc::ptr_eq(seen, &self.seen));
     }
 }
 
 impl List {
     fn show(&self, changed: Books) {
         let mut wakers = Vec::new();
-        for seen in lock(&self.0).iter() {
-            let mut seen = lock(seen);
+        for seen in self.0.lock().iter() {
+            let mut seen = seen.lock();
             seen.changed |= changed & seen.wanted;
             if seen.changed != 0 {
                 wakers.extend(seen.waker.take());
