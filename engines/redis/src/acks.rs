@@ -15,11 +15,11 @@ use crate::settings::Settings;
 #[derive(Default)]
 pub(crate) struct Acks {
     written: AtomicU64,
-    asked: Mutex<Asked>,
+    asked: Mutex<LastWait>,
 }
 
 #[derive(Default)]
-struct Asked {
+struct LastWait {
     /// The answer is for all writes up to this.
     written: u64,
     replicas: u64,
@@ -35,7 +35,7 @@ impl Acks {
         }
         let written = self.written.load(Ordering::Acquire);
         let replicas = ask.await?;
-        *asked = Asked { written, replicas };
+        *asked = LastWait { written, replicas };
         Ok(replicas)
     }
 }

@@ -48,14 +48,14 @@ pub(crate) struct Bundle {
     lines: Vec<String>,
     /// The two arguments of each.
     arguments: Vec<Vec<u8>>,
-    answers: Vec<oneshot::Sender<Answer>>,
+    answers: Vec<oneshot::Sender<BundleAnswer>>,
 }
 
 /// `None`: it was not carried out, and needs a call of its own.
-pub(crate) type Answer = RedisResult<Option<Value>>;
+pub(crate) type BundleAnswer = RedisResult<Option<Value>>;
 
 /// The next step after a verb was added.
-pub(crate) enum Next {
+pub(crate) enum BundleStep {
     /// It is the first: the caller sends it once no more come.
     SendSoon,
     /// There is no room for more.
@@ -76,14 +76,17 @@ impl Batcher {
         self.under_way.load(Ordering::Relaxed) > UNDER_WAY_MANY
     }
 
-    pub(crate) fn gather(&self, wish: &BatchItem<'_>) -> (Next, oneshot::Receiver<Answer>) {
+    pub(crate) fn gather(
+        &self,
+        wish: &BatchItem<'_>,
+    ) -> (BundleStep, oneshot::Receiver<BundleAnswer>) {
         let (answer, answered) = oneshot::channel();
         let mut bundle = self.gathering.lock();
         bundle.add(wish, answer);
         let next = match bundle.answers.len() {
-            1 => Next::SendSoon,
-            BUNDLE_VERBS_MAX => Next::Send(std::mem::take(&mut bundle)),
-            _ => Next::Nothing,
+            1 => BundleStep::SendSoon,
+            BUNDLE_VERBS_MAX => BundleStep::Send(std::mem::take(&mut bundle)),
+            _ => BundleStep::Nothing,
         };
         (next, answered)
     }
@@ -96,7 +99,7 @@ impl Batcher {
 }
 
 impl Bundle {
-    fn add(&mut self, wish: &BatchItem<'_>, answer: oneshot::Sender<Answer>) {
+    fn add(&mut self, wish: &BatchItem<'_>, answer: oneshot::Sender<BundleAnswer>) {
         self.signs.push(wish.sign as u8);
         self.lines.push(wish.line.to_owned());
         self.arguments.push(wish.what.to_owned());

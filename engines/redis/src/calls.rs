@@ -5,8 +5,8 @@ use std::sync::Arc;
 use redis::{Cmd, RedisResult, Value};
 use tenure_kit::{Disconnected, Room};
 
-use crate::call::Call;
-use crate::link::{Connection, Link, Master};
+use crate::link::{Master, MasterConnection, MasterLink};
+use crate::pending_call::PendingCall;
 use crate::script::Script;
 use crate::task::spawn_and_join;
 use crate::trouble;
@@ -17,8 +17,8 @@ const TELLS_MAX: u32 = 3;
 
 /// Sends a call, once there is room for it.
 pub(crate) async fn send(
-    link: &Link,
-    connection: &Arc<Connection>,
+    link: &MasterLink,
+    connection: &Arc<MasterConnection>,
     call: &Cmd,
 ) -> RedisResult<Value> {
     let room = room(link, connection).await?;
@@ -26,12 +26,12 @@ pub(crate) async fn send(
 }
 
 pub(crate) async fn send_in(
-    link: &Link,
-    connection: &Arc<Connection>,
+    link: &MasterLink,
+    connection: &Arc<MasterConnection>,
     room: Room,
     call: &Cmd,
 ) -> RedisResult<Value> {
-    let mut under_way = Call::new(link, connection, room);
+    let mut under_way = PendingCall::new(link, connection, room);
     for _ in 0..TELLS_MAX {
         let told = connection.told.times();
         match ask(link, connection, &mut under_way, call).await {
@@ -46,7 +46,11 @@ pub(crate) async fn send_in(
 
 /// Loads the scripts, unless another caller has since this count of loads. Others wait for that,
 /// too, and the first caller may stop polling.
-async fn tell_scripts(link: &Link, connection: &Arc<Connection>, told: u64) -> RedisResult<()> {
+async fn tell_scripts(
+    link: &MasterLink,
+    connection: &Arc<MasterConnection>,
+    told: u64,
+) -> RedisResult<()> {
     let loads = link.server().scripts.all().map(Script::load);
     let connection = connection.clone();
     let tell = async move { connection.told.once_more(told, connection.load(&loads)).await };
@@ -55,9 +59,9 @@ async fn tell_scripts(link: &Link, connection: &Arc<Connection>, told: u64) -> R
 }
 
 async fn ask(
-    link: &Link,
-    connection: &Arc<Connection>,
-    under_way: &mut Call<'_, Master>,
+    link: &MasterLink,
+    connection: &Arc<MasterConnection>,
+    under_way: &mut PendingCall<'_, Master>,
     call: &Cmd,
 ) -> RedisResult<Value> {
     under_way.sent();
@@ -74,6 +78,6 @@ async fn ask(
 }
 
 /// Waits for room on the connection for one call.
-pub(crate) async fn room(link: &Link, connection: &Connection) -> RedisResult<Room> {
+pub(crate) async fn room(link: &MasterLink, connection: &MasterConnection) -> RedisResult<Room> {
     link.room(connection).await.map_err(|Disconnected| trouble::over())
 }

@@ -43,7 +43,7 @@ const ONCE_TRIES: u32 = 4;
 const PART_CALLS_MAX: usize = 8;
 
 /// One client of a cluster.
-pub struct Cluster {
+pub struct ClusterServers {
     /// The connection for calls that may be sent again.
     driver: Arc<Driver>,
     /// The connection for calls that may not.
@@ -57,7 +57,7 @@ pub struct Cluster {
     home: Handle,
 }
 
-impl Cluster {
+impl ClusterServers {
     /// Connects to the cluster of these servers.
     pub(crate) async fn connect(
         seeds: &[Address],

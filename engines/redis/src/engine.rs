@@ -20,17 +20,17 @@ use crate::reply;
 use crate::route::{Deployment, Route};
 use crate::script::{Script, Scripts};
 use crate::settings::Settings;
-use crate::store::Store;
+use crate::store::RedisEngine;
 use crate::task::spawn_and_join;
 use crate::trouble;
-use crate::verbs::{Join, Joined, LeaveCall, Renew, Renewed};
+use crate::verbs::{JoinCall, JoinOutcome, LeaveCall, RenewCall, RenewOutcome};
 
 /// Count of keys in one step of a listing: the server does nothing else meanwhile.
 const SCAN_STEP: u32 = 1000;
 /// Maximum window of a count.
 const WINDOW_MS_MAX: u64 = 1 << 52;
 
-impl<D: Deployment> Store<D> {
+impl<D: Deployment> RedisEngine<D> {
     /// Returns the name of a line's head. Its part in braces determines the slot.
     fn name(&self, key: &Key) -> String {
         let prefix = &self.settings().prefix;
@@ -50,7 +50,7 @@ impl<D: Deployment> Store<D> {
     }
 
     /// Returns the lines with tickets among some of one server's keys.
-    async fn some_keys(&self, master: &D::Master, cursor: &str) -> Result<Step> {
+    async fn some_keys(&self, master: &D::Master, cursor: &str) -> Result<ScanStep> {
         let heads = format!("{}:{{{}v1.*}}", self.settings().prefix, self.realm);
         let script = self.script(|scripts| &scripts.keys);
         let mut call = script.on_none();
@@ -70,25 +70,25 @@ impl<D: Deployment> Store<D> {
             seen.iter().filter_map(|body| Some(body::decode(body).ok()?.key)).collect();
         let found = try_join_all(elsewhere.iter().map(|name| self.look(name))).await?;
         keys.extend(found.into_iter().flatten());
-        Ok(Step { next, keys })
+        Ok(ScanStep { next, keys })
     }
 
     /// Converts the outcome of a join to that of the contract.
-    fn verdict(&self, ticket: &Ticket, joined: Joined) -> Result<Option<Place>> {
+    fn verdict(&self, ticket: &Ticket, joined: JoinOutcome) -> Result<Option<Place>> {
         let key = &ticket.key;
         match joined {
-            Joined::In(place) => Ok(Some(place)),
-            Joined::Busy => Ok(None),
-            Joined::Mixed(of) => Err(errors::other_capacity(key, of, ticket.share)),
-            Joined::OfAnother(owner) => {
+            JoinOutcome::In(place) => Ok(Some(place)),
+            JoinOutcome::Busy => Ok(None),
+            JoinOutcome::Mixed(of) => Err(errors::other_capacity(key, of, ticket.share)),
+            JoinOutcome::OfAnother(owner) => {
                 // A server may repeat the command.
                 let owner = redact(self.settings().secrets(), owner);
                 let owner = owner.as_deref().unwrap_or("somebody");
                 Err(errors::id_of_another(key, ticket.id, owner))
             }
-            Joined::Full => Err(errors::line_is_full(key)),
-            Joined::NoNumbersLeft(number) => Err(errors::no_numbers_left(key, number)),
-            Joined::TooManyShares(shares) => Err(Error::rejected(format!(
+            JoinOutcome::Full => Err(errors::line_is_full(key)),
+            JoinOutcome::NoNumbersLeft(number) => Err(errors::no_numbers_left(key, number)),
+            JoinOutcome::TooManyShares(shares) => Err(Error::rejected(format!(
                 "{shares} different sizes wait in the line of {key:?}, which is as many as it takes: ask for one of those, or later"
             ))),
         }
@@ -103,7 +103,7 @@ impl<D: Deployment> Store<D> {
     }
 }
 
-impl<D: Deployment> Engine for Store<D> {
+impl<D: Deployment> Engine for RedisEngine<D> {
     fn guarantees(&self) -> Guarantees {
         self.profile.clone()
     }
@@ -113,7 +113,7 @@ impl<D: Deployment> Engine for Store<D> {
         route.trust(ticket)?;
         let name = self.name(&ticket.key);
         let route = route.keeping(&name);
-        let join = Join::new(&name, ticket, &self.inbox, patience);
+        let join = JoinCall::new(&name, ticket, &self.inbox, patience);
         let asking = self.mail.expect_answer(ticket.id, ticket.ttl);
         let call = || join.call(self.deployment.scripts());
         let answer = self.deployment.answered(route.ask(join.wish(), call).await);
@@ -138,18 +138,18 @@ impl<D: Deployment> Engine for Store<D> {
     async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
         let name = self.name(&ticket.key);
         let route = self.deployment.here().await?.keeping(&name);
-        let renewal = Renew::new(&name, ticket, &self.inbox);
+        let renewal = RenewCall::new(&name, ticket, &self.inbox);
         self.mail.expect(ticket.id, ticket.ttl);
         let call = || renewal.call(self.deployment.scripts());
         let answer = ask_even_if_full(&*self.deployment, &route, renewal.wish(), call).await;
         let answer = answer.map_err(|error| self.of_name(error, &name, &ticket.key))?;
         match self.deployment.known(renewal.read(&answer))? {
-            Renewed::In(place) => {
+            RenewOutcome::In(place) => {
                 self.mail.learn(ticket.id, &place);
                 route.acknowledged().await?;
                 Ok(Some(place))
             }
-            Renewed::Out => {
+            RenewOutcome::Out => {
                 forget(&*self.deployment, &self.mail, ticket.id, &name);
                 Ok(None)
             }
@@ -254,7 +254,7 @@ impl<D: Deployment> Engine for Store<D> {
 /// Maximum tickets in one call.
 const BROKEN_ASKED_MAX: usize = 500;
 
-impl<D: Deployment> Breaks for Store<D> {
+impl<D: Deployment> Breaks for RedisEngine<D> {
     async fn broken(&self, key: &Key, gone: &[TicketId]) -> Result<Vec<TicketId>> {
         let name = self.name(key);
         let route = self.deployment.here().await?;
@@ -320,7 +320,7 @@ fn forget(deployment: &impl Deployment, mail: &Subscriptions, id: TicketId, name
 type StepAnswer = (String, Vec<Vec<u8>>, Vec<String>);
 
 /// The result of one step through the keys of a server.
-struct Step {
+struct ScanStep {
     /// The cursor of the next one.
     next: String,
     keys: Vec<Key>,

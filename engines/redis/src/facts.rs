@@ -8,7 +8,7 @@ use redis::{Cmd, FromRedisValue, RedisResult, Value, cmd};
 use tenure_core::{Error, Guarantees, Result};
 
 use crate::server_facts::{EvictionPolicy, NamedBy, Persistence, ServerFacts, Version};
-use crate::settings::{AfterRestart, Name, Settings};
+use crate::settings::{AfterRestart, DeploymentName, Settings};
 
 /// The answers to INFO and CONFIG, as far as this user may ask.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -114,7 +114,7 @@ impl Facts {
     /// Returns the guarantees of locks on this server.
     pub(crate) fn profile(&self, settings: &Settings) -> Guarantees {
         // A replica that becomes the master may have a long uptime and still lack leases.
-        let sentinel = matches!(settings.name, Name::Service(_));
+        let sentinel = matches!(settings.name, DeploymentName::Service(_));
         let refuses_after_restart = settings.after_restart == AfterRestart::Refuse && !sentinel;
         let mut profile = self.findings.profile("redis", refuses_after_restart);
         profile.warnings = self.warnings(settings);

@@ -36,7 +36,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `route` | the trait of a deployment; `one` and `cluster` implement it, `redlock` combines several servers |
-//! | `calls`, `call`, `script_loads`, `acks`, `task` | how a script is called, and how replicas acknowledge its writes |
+//! | `calls`, `pending_call`, `script_loads`, `acks`, `task` | how a script is called, and how replicas acknowledge its writes |
 //! | `verbs` | the three verbs that change a line: the call, the part in a bundle, and the reading of the answer |
 //! | `script`, `body`, `reply`, `letter` | the scripts, their arguments and their answers |
 //! | `resolver`, `sentinel`, `patrol` | how the master is found and followed |
@@ -45,7 +45,6 @@
 mod acks;
 mod body;
 mod bundle;
-mod call;
 mod calls;
 mod cluster;
 mod connect;
@@ -56,6 +55,7 @@ mod letter;
 mod link;
 mod one;
 mod patrol;
+mod pending_call;
 mod redlock;
 mod reply;
 mod resolver;
@@ -80,9 +80,9 @@ use tenure_core::{BackgroundRuntime, Locks, Result, Runtime};
 
 pub use description::DESCRIPTION;
 pub use redlock::RedLock;
-use settings::Deployment;
+use settings::Topology;
 pub use settings::{AfterRestart, Settings};
-pub use store::{RedisCluster, RedisStore, Store};
+pub use store::{RedisCluster, RedisEngine, RedisStore};
 pub use tenure_kit::tls::{Pem, Tls};
 
 /// Retries of a verb whose answer is lost.
@@ -112,20 +112,20 @@ pub async fn connect(url: impl AsRef<str>) -> Result<Locks> {
 
 async fn open(settings: Settings) -> Result<Locks> {
     let host: Arc<dyn Runtime> = Arc::new(BackgroundRuntime::for_drivers());
-    match settings.deployment {
-        Deployment::One(_) => {
+    match settings.topology {
+        Topology::One(_) => {
             let connecting = async move { RedisStore::connect(&settings).await };
             Ok(locks(OnRuntime::make(host.clone(), connecting).await?, host))
         }
-        Deployment::Cluster(_) => {
+        Topology::Cluster(_) => {
             let connecting = async move { RedisCluster::connect(&settings).await };
             Ok(locks(OnRuntime::make(host.clone(), connecting).await?, host))
         }
-        Deployment::Redlock(_) => Ok(RedLock::open_with(settings).await?.locks().clone()),
+        Topology::Redlock(_) => Ok(RedLock::open_with(settings).await?.locks().clone()),
     }
 }
 
-fn locks<D: route::Deployment>(store: OnRuntime<Store<D>>, host: Arc<dyn Runtime>) -> Locks {
-    let store = store.in_place_where(Store::has_link_here, tenure_kit::IN_PLACE_MAX);
+fn locks<D: route::Deployment>(store: OnRuntime<RedisEngine<D>>, host: Arc<dyn Runtime>) -> Locks {
+    let store = store.in_place_where(RedisEngine::has_link_here, tenure_kit::IN_PLACE_MAX);
     Locks::with_retries(store, host, RETRIES)
 }

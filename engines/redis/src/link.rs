@@ -14,9 +14,9 @@ use tokio::time::timeout;
 
 use crate::acks::Acks;
 use crate::bundle::Batcher;
-use crate::call::{Pinged, Unanswered};
 use crate::facts::Facts;
 use crate::letter;
+use crate::pending_call::{Pinged, Unanswered};
 use crate::resolver::Resolver;
 use crate::script::{NotifyVia, Scripts};
 use crate::script_loads::ScriptLoads;
@@ -24,9 +24,9 @@ use crate::settings::{At, Settings};
 use crate::trouble;
 
 /// A link to the master.
-pub(crate) type Link = tenure_kit::Link<Master>;
+pub(crate) type MasterLink = tenure_kit::Link<Master>;
 /// A connection to the master.
-pub(crate) type Connection = tenure_kit::Connection<Open>;
+pub(crate) type MasterConnection = tenure_kit::Connection<ConnectionState>;
 
 /// The server that keeps the lines, which may be another one tomorrow.
 pub(crate) struct Master {
@@ -41,7 +41,7 @@ pub(crate) struct Master {
 }
 
 /// The state of an open connection.
-pub(crate) struct Open {
+pub(crate) struct ConnectionState {
     pub(crate) redis: MultiplexedConnection,
     pub(crate) facts: Facts,
     pub(crate) since: Instant,
@@ -71,7 +71,7 @@ impl Master {
         }))
     }
 
-    async fn try_to_open(&self, opening: &ConnectContext) -> Result<Open> {
+    async fn try_to_open(&self, opening: &ConnectContext) -> Result<ConnectionState> {
         let Self { settings, door, .. } = self;
         let is_home = opening.side() == Origin::Home;
         let pushes = is_home.then(|| pushes(self.mail.clone(), opening.lost()));
@@ -88,7 +88,7 @@ impl Master {
             fit?;
         }
         self.is_met.store(true, Ordering::Relaxed);
-        let mut open = Open {
+        let mut open = ConnectionState {
             redis,
             facts,
             since: Instant::now(),
@@ -109,10 +109,10 @@ impl Master {
 }
 
 impl Server for Master {
-    type Open = Open;
+    type Open = ConnectionState;
 
     /// If a sentinel's server is no master, another sentinel is asked.
-    async fn open(&self, opening: &ConnectContext) -> Result<Open> {
+    async fn open(&self, opening: &ConnectContext) -> Result<ConnectionState> {
         match self.try_to_open(opening).await {
             Err(error) if error.is_retryable() && self.door.doubt().await => {
                 self.try_to_open(opening).await
@@ -123,11 +123,11 @@ impl Server for Master {
 }
 
 impl Pinged for Master {
-    fn unanswered(open: &Open) -> &Unanswered {
+    fn unanswered(open: &ConnectionState) -> &Unanswered {
         &open.unanswered
     }
 
-    async fn ping(&self, open: &Open) -> Result<(), Disconnected> {
+    async fn ping(&self, open: &ConnectionState) -> Result<(), Disconnected> {
         match say(&open.redis, &cmd("PING")).await {
             Err(trouble) if trouble::ends_connection(&trouble) => Err(Disconnected),
             _ => Ok(()),
@@ -143,7 +143,7 @@ impl Pinged for Master {
     }
 }
 
-impl Open {
+impl ConnectionState {
     /// Loads scripts into the server.
     pub(crate) async fn load(&self, loads: &[Cmd]) -> RedisResult<()> {
         try_join_all(loads.iter().map(|load| say(&self.redis, load))).await.map(drop)

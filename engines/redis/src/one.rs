@@ -12,7 +12,7 @@ use crate::acks;
 use crate::bundle::BatchItem;
 use crate::calls;
 use crate::facts::Facts;
-use crate::link::{Connection, Link, Master};
+use crate::link::{Master, MasterConnection, MasterLink};
 use crate::patrol;
 use crate::route::{Deployment, Route, in_time};
 use crate::script::Scripts;
@@ -30,8 +30,8 @@ pub struct OneServer {
 /// A link to it, and the open connection.
 pub struct OneRoute<'a> {
     settings: &'a Settings,
-    link: Arc<Link>,
-    connection: Arc<Connection>,
+    link: Arc<MasterLink>,
+    connection: Arc<MasterConnection>,
     until: Instant,
 }
 

@@ -11,7 +11,7 @@ use tenure_kit::secret::redact;
 use tenure_kit::url::Address;
 
 use crate::connect;
-use crate::link::{Link, Master};
+use crate::link::{Master, MasterLink};
 use crate::secret::said;
 use crate::sentinel::Sentinels;
 
@@ -22,8 +22,8 @@ const PAUSE_FIRST: Duration = Duration::from_millis(250);
 
 /// Returns the link that receives this client's pushes. It follows the sentinels, if there are
 /// some.
-pub(crate) fn home(client: &Arc<Client<Master>>) -> Arc<Link> {
-    let link = Link::kept(client.clone());
+pub(crate) fn home(client: &Arc<Client<Master>>) -> Arc<MasterLink> {
+    let link = MasterLink::kept(client.clone());
     if let Some(sentinels) = client.server().door.sentinels() {
         link.home().spawn(patrol(Arc::downgrade(&link), sentinels.clone()));
     }
@@ -31,7 +31,7 @@ pub(crate) fn home(client: &Arc<Client<Master>>) -> Arc<Link> {
 }
 
 /// Drops connections to a server other than the current master.
-fn follow(link: &Link, master: &Address) {
+fn follow(link: &MasterLink, master: &Address) {
     let Some(connection) = link.current() else { return };
     let master = connect::address(master, &link.server().settings).to_string();
     if *connection.address != *master {
@@ -43,7 +43,7 @@ fn follow(link: &Link, master: &Address) {
 
 /// Follows the sentinels as long as the link exists: a replaced master may go on answering its old
 /// connections.
-async fn patrol(link: Weak<Link>, sentinels: Arc<Sentinels>) {
+async fn patrol(link: Weak<MasterLink>, sentinels: Arc<Sentinels>) {
     let mut backoff = Backoff::new(PAUSE_FIRST, ASK_PAUSE);
     loop {
         // Either a push or the end of the pause: the next step asks a sentinel.

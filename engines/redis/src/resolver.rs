@@ -14,10 +14,10 @@ use crate::trouble;
 /// The way to one server, which may be another one tomorrow.
 pub(crate) struct Resolver {
     settings: Settings,
-    leads: Target,
+    leads: MasterSource,
 }
 
-enum Target {
+enum MasterSource {
     Straight(Box<Client>),
     Sentinel(Arc<Sentinels>),
 }
@@ -26,13 +26,14 @@ impl Resolver {
     pub(crate) fn new(at: &At, settings: &Settings) -> Result<Self> {
         let leads = match at {
             At::Server(server) => {
-                Target::Straight(Box::new(client(settings, address(server, settings))?))
+                MasterSource::Straight(Box::new(client(settings, address(server, settings))?))
             }
-            At::Socket(path) => {
-                Target::Straight(Box::new(client(settings, ConnectionAddr::Unix(path.clone()))?))
-            }
+            At::Socket(path) => MasterSource::Straight(Box::new(client(
+                settings,
+                ConnectionAddr::Unix(path.clone()),
+            )?)),
             At::Sentinels { sentinels, service } => {
-                Target::Sentinel(Sentinels::new(settings, sentinels, service)?)
+                MasterSource::Sentinel(Sentinels::new(settings, sentinels, service)?)
             }
         };
         Ok(Self { settings: settings.clone(), leads })
@@ -66,23 +67,23 @@ impl Resolver {
     /// ask.
     pub(crate) async fn doubt(&self) -> bool {
         match &self.leads {
-            Target::Straight(_) => false,
-            Target::Sentinel(sentinels) => sentinels.doubt().await,
+            MasterSource::Straight(_) => false,
+            MasterSource::Sentinel(sentinels) => sentinels.doubt().await,
         }
     }
 
     /// Returns the sentinels, if the URL has some.
     pub(crate) fn sentinels(&self) -> Option<&Arc<Sentinels>> {
         match &self.leads {
-            Target::Straight(_) => None,
-            Target::Sentinel(sentinels) => Some(sentinels),
+            MasterSource::Straight(_) => None,
+            MasterSource::Sentinel(sentinels) => Some(sentinels),
         }
     }
 
     async fn client(&self) -> Result<Client> {
         match &self.leads {
-            Target::Straight(client) => Ok(Client::clone(client)),
-            Target::Sentinel(sentinels) => {
+            MasterSource::Straight(client) => Ok(Client::clone(client)),
+            MasterSource::Sentinel(sentinels) => {
                 let master = sentinels.master().await;
                 let master = master.map_err(|it| trouble::of_sentinels(&self.settings, &it))?;
                 client(&self.settings, address(&master, &self.settings))

@@ -35,8 +35,8 @@ pub(crate) const SENTINEL_PORT: u16 = 26379;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Settings {
-    pub(crate) deployment: Deployment,
-    pub(crate) name: Name,
+    pub(crate) topology: Topology,
+    pub(crate) name: DeploymentName,
     pub(crate) login: Login,
     pub(crate) sentinel_login: Login,
     pub(crate) db: u16,
@@ -54,7 +54,7 @@ pub struct Settings {
 
 /// The servers that keep the lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Deployment {
+pub(crate) enum Topology {
     One(At),
     /// Any of these knows the others.
     Cluster(Vec<Address>),
@@ -76,7 +76,7 @@ pub(crate) enum At {
 
 /// The name of the deployment for an error, without user and password.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Name {
+pub(crate) enum DeploymentName {
     Server(String),
     /// The sentinels' name of the master.
     Service(String),
@@ -102,12 +102,12 @@ impl Settings {
     /// [`Invalid`](tenure_core::ErrorKind::Invalid) if the address is wrong.
     pub fn server(server: impl AsRef<str>) -> Result<Self> {
         let server = Address::parse(server.as_ref(), PORT)?;
-        Ok(Self::of(Deployment::One(At::Server(server))))
+        Ok(Self::of(Topology::One(At::Server(server))))
     }
 
     /// Creates the default settings of one server on this machine, by the path of its socket.
     pub fn socket(path: impl Into<PathBuf>) -> Self {
-        Self::of(Deployment::One(At::Socket(path.into())))
+        Self::of(Topology::One(At::Socket(path.into())))
     }
 
     /// Creates the default settings of the master that these sentinels know as `service`. Their
@@ -121,7 +121,7 @@ impl Settings {
         service: impl Into<String>,
     ) -> Result<Self> {
         let sentinels = Address::parse_all(sentinels, SENTINEL_PORT)?;
-        Ok(Self::of(Deployment::One(At::Sentinels { sentinels, service: service.into() })))
+        Ok(Self::of(Topology::One(At::Sentinels { sentinels, service: service.into() })))
     }
 
     /// Creates the default settings of a cluster, which is found through any of these servers. The
@@ -131,7 +131,7 @@ impl Settings {
     ///
     /// As [`sentinel`](Self::sentinel).
     pub fn cluster(servers: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Self> {
-        Ok(Self::of(Deployment::Cluster(Address::parse_all(servers, PORT)?)))
+        Ok(Self::of(Topology::Cluster(Address::parse_all(servers, PORT)?)))
     }
 
     /// Creates the default settings of a [`RedLock`](crate::RedLock) over these independent
@@ -141,15 +141,15 @@ impl Settings {
     ///
     /// As [`sentinel`](Self::sentinel).
     pub fn redlock(servers: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Self> {
-        Ok(Self::of(Deployment::Redlock(Address::parse_all(servers, PORT)?)))
+        Ok(Self::of(Topology::Redlock(Address::parse_all(servers, PORT)?)))
     }
 
     /// Returns the default settings.
-    pub(crate) fn of(deployment: Deployment) -> Self {
-        let many = matches!(deployment, Deployment::Redlock(_));
+    pub(crate) fn of(topology: Topology) -> Self {
+        let many = matches!(topology, Topology::Redlock(_));
         Self {
-            name: Name::of(&deployment),
-            deployment,
+            name: DeploymentName::of(&topology),
+            topology,
             login: Login::default(),
             sentinel_login: Login::default(),
             db: 0,
@@ -270,30 +270,30 @@ impl Settings {
         }
         if let Some(tls) = &self.tls {
             tls.agree()?;
-            if matches!(self.deployment, Deployment::One(At::Socket(_))) {
+            if matches!(self.topology, Topology::One(At::Socket(_))) {
                 return refuse("a socket of this machine has no TLS: leave out the options for it");
             }
         }
-        match &self.deployment {
-            Deployment::Cluster(_) if self.db != 0 => {
+        match &self.topology {
+            Topology::Cluster(_) if self.db != 0 => {
                 refuse("a cluster has no databases but 0: leave the number of the database out")
             }
-            Deployment::Cluster(_) if self.after_restart == AfterRestart::Refuse => refuse(
+            Topology::Cluster(_) if self.after_restart == AfterRestart::Refuse => refuse(
                 "`after_restart=refuse` is not kept on a cluster, whose servers come and go unseen: leave it out",
             ),
-            Deployment::Redlock(servers) if has_twice(servers) => {
+            Topology::Redlock(servers) if has_twice(servers) => {
                 refuse("redlock:// names a server twice: each has one vote, name each once")
             }
-            Deployment::Redlock(servers) if servers.len() < 3 => refuse(
+            Topology::Redlock(servers) if servers.len() < 3 => refuse(
                 "redlock:// needs at least 3 servers that know nothing of each other: write redlock://S1,S2,S3",
             ),
-            Deployment::Redlock(_) if self.acks > 0 => refuse(
+            Topology::Redlock(_) if self.acks > 0 => refuse(
                 "the servers of a RedLock have no replicas to wait for: leave out `acks`, its majority is better",
             ),
-            Deployment::One(At::Sentinels { service, .. }) if service.is_empty() => refuse(
+            Topology::One(At::Sentinels { service, .. }) if service.is_empty() => refuse(
                 "the sentinels must be told which master is meant: write redis+sentinel://S1,S2,S3/SERVICE",
             ),
-            Deployment::One(At::Sentinels { .. }) => Ok(()),
+            Topology::One(At::Sentinels { .. }) => Ok(()),
             _ if self.sentinel_login != Login::default() => {
                 refuse("`sentinel_user` and `sentinel_password` are for redis+sentinel://")
             }
@@ -304,8 +304,8 @@ impl Settings {
     /// Returns the one server, found in any way, of settings that go together.
     pub(crate) fn one(&self) -> Result<&At> {
         self.check()?;
-        match &self.deployment {
-            Deployment::One(at) => Ok(at),
+        match &self.topology {
+            Topology::One(at) => Ok(at),
             _ => Err(Error::invalid(format!(
                 "{} is more than one server, and one was asked for: write redis:// or redis+sentinel://",
                 self.name
@@ -316,8 +316,8 @@ impl Settings {
     /// Returns the known servers of a cluster, of settings that go together.
     pub(crate) fn seeds(&self) -> Result<&[Address]> {
         self.check()?;
-        match &self.deployment {
-            Deployment::Cluster(seeds) => Ok(seeds),
+        match &self.topology {
+            Topology::Cluster(seeds) => Ok(seeds),
             _ => Err(Error::invalid("a cluster was asked for: write redis+cluster://S1,S2,S3")),
         }
     }
@@ -325,8 +325,8 @@ impl Settings {
     /// Returns the servers of a `RedLock`, of settings that go together.
     pub(crate) fn voters(&self) -> Result<&[Address]> {
         self.check()?;
-        match &self.deployment {
-            Deployment::Redlock(servers) => Ok(servers),
+        match &self.topology {
+            Topology::Redlock(servers) => Ok(servers),
             _ => Err(Error::invalid("a RedLock is over several servers: write redlock://S1,S2,S3")),
         }
     }
@@ -343,23 +343,23 @@ impl Settings {
 
     /// Returns the settings for one of the servers of a `RedLock`, which are otherwise the same.
     pub(crate) fn node(&self, server: &Address) -> Self {
-        let deployment = Deployment::One(At::Server(server.clone()));
-        Self { name: Name::of(&deployment), deployment, ..self.clone() }
+        let topology = Topology::One(At::Server(server.clone()));
+        Self { name: DeploymentName::of(&topology), topology, ..self.clone() }
     }
 }
 
-impl Name {
-    fn of(deployment: &Deployment) -> Self {
-        match deployment {
-            Deployment::One(At::Server(server)) => Self::Server(server.to_string()),
-            Deployment::One(At::Socket(path)) => Self::Server(path.display().to_string()),
-            Deployment::One(At::Sentinels { sentinels, service }) => {
+impl DeploymentName {
+    fn of(topology: &Topology) -> Self {
+        match topology {
+            Topology::One(At::Server(server)) => Self::Server(server.to_string()),
+            Topology::One(At::Socket(path)) => Self::Server(path.display().to_string()),
+            Topology::One(At::Sentinels { sentinels, service }) => {
                 Self::Service(format!("`{service}` of the sentinels {}", list(sentinels)))
             }
-            Deployment::Cluster(servers) => {
+            Topology::Cluster(servers) => {
                 Self::Cluster(format!("the cluster of {}", list(servers)))
             }
-            Deployment::Redlock(servers) => Self::Redlock(list(servers)),
+            Topology::Redlock(servers) => Self::Redlock(list(servers)),
         }
     }
 
@@ -374,7 +374,7 @@ impl Name {
     }
 }
 
-impl fmt::Display for Name {
+impl fmt::Display for DeploymentName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (Self::Server(name) | Self::Service(name) | Self::Cluster(name) | Self::Redlock(name)) =
             self;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tenure_core::{Error, Guarantees, Result, Sampler, ThisRuntime};
 use tenure_kit::subscriptions::Subscriptions;
 
-use crate::cluster::Cluster;
+use crate::cluster::ClusterServers;
 use crate::one::OneServer;
 use crate::route::Deployment;
 use crate::settings::Settings;
@@ -15,14 +15,14 @@ use crate::settings::Settings;
 const LOOK_PAUSE: Duration = Duration::from_millis(250);
 
 /// The lines of one server, or of the sentinels' master.
-pub type RedisStore = Store<OneServer>;
+pub type RedisStore = RedisEngine<OneServer>;
 /// The lines of a cluster.
-pub type RedisCluster = Store<Cluster>;
+pub type RedisCluster = RedisEngine<ClusterServers>;
 
 /// The lines of a deployment: a [`RedisStore`] or a [`RedisCluster`].
 ///
 /// The runtime it was opened in drives it, and those of its callers.
-pub struct Store<D> {
+pub struct RedisEngine<D> {
     pub(crate) deployment: Arc<D>,
     /// Prefix of the names of its lines, after that of the URL.
     pub(crate) realm: &'static str,
@@ -83,12 +83,12 @@ impl RedisCluster {
     pub(crate) async fn connect(settings: &Settings) -> Result<Self> {
         let seeds = settings.seeds()?;
         let (mail, inbox) = (Arc::<Subscriptions>::default(), inbox()?);
-        let cluster = Cluster::connect(seeds, settings, mail.clone(), inbox.clone()).await?;
+        let cluster = ClusterServers::connect(seeds, settings, mail.clone(), inbox.clone()).await?;
         Ok(Self::of(cluster, mail, inbox, None))
     }
 }
 
-impl<D: Deployment> Store<D> {
+impl<D: Deployment> RedisEngine<D> {
     fn of(deployment: D, mail: Arc<Subscriptions>, inbox: String, trouble: Option<Error>) -> Self {
         let mut profile = deployment.facts().profile(deployment.settings());
         if let Some(trouble) = &trouble {

@@ -8,16 +8,16 @@ use redis::{Cmd, RedisResult, Value};
 use tenure_kit::Room;
 use tokio::time::timeout;
 
-use crate::bundle::{self, BatchItem, Bundle, Next};
+use crate::bundle::{self, BatchItem, Bundle, BundleStep};
 use crate::calls;
-use crate::link::{Connection, Link};
+use crate::link::{MasterConnection, MasterLink};
 use crate::trouble;
 
 /// Sends a verb: with others if many are in flight and the verb can be bundled, else by a call of
 /// its own.
 pub(crate) async fn send(
-    link: &Link,
-    connection: &Arc<Connection>,
+    link: &MasterLink,
+    connection: &Arc<MasterConnection>,
     wish: Option<BatchItem<'_>>,
     call: impl FnOnce() -> Cmd,
 ) -> RedisResult<Value> {
@@ -33,10 +33,10 @@ pub(crate) async fn send(
 /// Sends a verb together with others, if many are in flight already. Returns `None` if it needs a
 /// call of its own: few are, or another ticket is in its line.
 async fn send_bundled(
-    link: &Link,
-    connection: &Arc<Connection>,
+    link: &MasterLink,
+    connection: &Arc<MasterConnection>,
     wish: &BatchItem<'_>,
-) -> bundle::Answer {
+) -> bundle::BundleAnswer {
     if !connection.bundles.are_many_under_way() {
         return Ok(None);
     }
@@ -46,9 +46,9 @@ async fn send_bundled(
     let (next, answered) = connection.bundles.gather(wish);
     let connection = connection.clone();
     match next {
-        Next::Nothing => drop(room),
-        Next::Send(bundle) => drop(link.home().spawn(carry(this, connection, room, bundle))),
-        Next::SendSoon => drop(link.home().spawn(async move {
+        BundleStep::Nothing => drop(room),
+        BundleStep::Send(bundle) => drop(link.home().spawn(carry(this, connection, room, bundle))),
+        BundleStep::SendSoon => drop(link.home().spawn(async move {
             tokio::task::yield_now().await;
             if let Some(bundle) = connection.bundles.take() {
                 carry(this, connection, room, bundle).await;
@@ -58,7 +58,12 @@ async fn send_bundled(
     answered.await.unwrap_or_else(|_| Err(trouble::over()))
 }
 
-async fn carry(link: Arc<Link>, connection: Arc<Connection>, room: Room, bundle: Bundle) {
+async fn carry(
+    link: Arc<MasterLink>,
+    connection: Arc<MasterConnection>,
+    room: Room,
+    bundle: Bundle,
+) {
     let call = bundle.call(&link.server().scripts.bundle);
     let sent = calls::send_in(&link, &connection, room, &call);
     let answer = timeout(link.server().settings.timeout, sent).await;

@@ -10,7 +10,7 @@ use tenure_core::{Error, Reason, Result, errors};
 use tenure_kit::tls;
 
 use crate::secret::{said, words};
-use crate::settings::{Name, Settings};
+use crate::settings::{DeploymentName, Settings};
 
 /// Error codes that a script may raise.
 const IN_SCRIPTS: [&str; 5] = ["OOM", "READONLY", "MISCONF", "NOREPLICAS", "WRONGTYPE"];
@@ -103,7 +103,7 @@ pub(crate) fn error(settings: &Settings, trouble: &RedisError) -> Error {
 }
 
 /// Where in a URL a user and a password stand.
-fn login(name: &Name) -> &'static str {
+fn login(name: &DeploymentName) -> &'static str {
     // A name is not a message.
     if name.to_string().starts_with('/') {
         "`user=` and `password=` behind the path of the socket"
@@ -112,7 +112,7 @@ fn login(name: &Name) -> &'static str {
     }
 }
 
-fn stranger(name: &Name) -> Error {
+fn stranger(name: &DeploymentName) -> Error {
     Error::rejected(format!(
         "{} does not know this user and password: correct {}",
         name.whom(),
@@ -325,7 +325,7 @@ pub(crate) fn no_way_in(settings: &Settings, trouble: &RedisError) -> Error {
 }
 
 /// An answer that no script of Tenure's gives.
-pub(crate) fn strange(name: &Name) -> Error {
+pub(crate) fn strange(name: &DeploymentName) -> Error {
     Error::unavailable(format!(
         "the server {name} gave an answer that Tenure's scripts do not give"
     ))

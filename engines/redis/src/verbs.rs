@@ -14,14 +14,14 @@ use crate::script::{KEEP_MS, Scripts, VerbTag};
 const ROUNDING_MS: u64 = 1;
 
 /// A join.
-pub(crate) struct Join<'a> {
+pub(crate) struct JoinCall<'a> {
     life: TicketArgs<'a>,
     ttl: Duration,
     patience: WaitMode,
 }
 
 /// The outcome of a join.
-pub(crate) enum Joined {
+pub(crate) enum JoinOutcome {
     In(Place),
     Busy,
     /// The line is kept for another capacity.
@@ -35,7 +35,7 @@ pub(crate) enum Joined {
     TooManyShares(u64),
 }
 
-impl<'a> Join<'a> {
+impl<'a> JoinCall<'a> {
     pub(crate) fn new(name: &'a str, ticket: &Ticket, inbox: &str, patience: WaitMode) -> Self {
         Self { life: TicketArgs::new(name, ticket, inbox), ttl: ticket.ttl, patience }
     }
@@ -58,19 +58,19 @@ impl<'a> Join<'a> {
     }
 
     /// `None`: no script answers so.
-    pub(crate) fn read(&self, answer: &Value) -> Option<Joined> {
+    pub(crate) fn read(&self, answer: &Value) -> Option<JoinOutcome> {
         match answer {
-            Value::Nil => Some(Joined::Busy),
+            Value::Nil => Some(JoinOutcome::Busy),
             Value::BulkString(owner) => {
-                String::from_utf8(owner.clone()).ok().map(Joined::OfAnother)
+                String::from_utf8(owner.clone()).ok().map(JoinOutcome::OfAnother)
             }
-            Value::Int(number) => Some(Joined::In(alone(*number, self.ttl)?)),
+            Value::Int(number) => Some(JoinOutcome::In(alone(*number, self.ttl)?)),
             Value::Array(parts) => match numbers(parts)?[..] {
-                [-1, of] => Some(Joined::Mixed(u64::try_from(of).ok()?)),
-                [-2] => Some(Joined::Full),
-                [-3, number] => Some(Joined::NoNumbersLeft(u64::try_from(number).ok()?)),
-                [-4, shares] => Some(Joined::TooManyShares(u64::try_from(shares).ok()?)),
-                _ => place(parts).map(Joined::In),
+                [-1, of] => Some(JoinOutcome::Mixed(u64::try_from(of).ok()?)),
+                [-2] => Some(JoinOutcome::Full),
+                [-3, number] => Some(JoinOutcome::NoNumbersLeft(u64::try_from(number).ok()?)),
+                [-4, shares] => Some(JoinOutcome::TooManyShares(u64::try_from(shares).ok()?)),
+                _ => place(parts).map(JoinOutcome::In),
             },
             _ => None,
         }
@@ -78,18 +78,18 @@ impl<'a> Join<'a> {
 }
 
 /// A renewal.
-pub(crate) struct Renew<'a> {
+pub(crate) struct RenewCall<'a> {
     life: TicketArgs<'a>,
     ttl: Duration,
 }
 
 /// The outcome of a renewal.
-pub(crate) enum Renewed {
+pub(crate) enum RenewOutcome {
     In(Place),
     Out,
 }
 
-impl<'a> Renew<'a> {
+impl<'a> RenewCall<'a> {
     pub(crate) fn new(name: &'a str, ticket: &Ticket, inbox: &str) -> Self {
         Self { life: TicketArgs::new(name, ticket, inbox), ttl: ticket.ttl }
     }
@@ -109,11 +109,11 @@ impl<'a> Renew<'a> {
     }
 
     /// `None`: no script answers so.
-    pub(crate) fn read(&self, answer: &Value) -> Option<Renewed> {
+    pub(crate) fn read(&self, answer: &Value) -> Option<RenewOutcome> {
         match answer {
-            Value::Nil => Some(Renewed::Out),
-            Value::Int(number) => Some(Renewed::In(alone(*number, self.ttl)?)),
-            Value::Array(parts) => place(parts).map(Renewed::In),
+            Value::Nil => Some(RenewOutcome::Out),
+            Value::Int(number) => Some(RenewOutcome::In(alone(*number, self.ttl)?)),
+            Value::Array(parts) => place(parts).map(RenewOutcome::In),
             _ => None,
         }
     }

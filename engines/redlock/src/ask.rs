@@ -26,7 +26,7 @@ const STRAGGLERS_PAUSE: Duration = Duration::from_millis(5);
 const STRAGGLERS_MAX: usize = 1024;
 
 /// One store.
-pub(crate) struct Node {
+pub(crate) struct QuorumNode {
     pub(crate) engine: AnyEngine,
     /// Removes tickets that could not be removed at once.
     pub(crate) releaser: Arc<Releaser>,
@@ -34,7 +34,7 @@ pub(crate) struct Node {
 
 /// Several stores, with their health.
 pub(crate) struct Stores {
-    pub(crate) nodes: Vec<Arc<Node>>,
+    pub(crate) nodes: Vec<Arc<QuorumNode>>,
     pub(crate) health: QuorumHealth,
     stragglers: Arc<Stragglers>,
 }
@@ -46,7 +46,7 @@ impl Stores {
     ) -> Self {
         let node = |engine: AnyEngine| {
             let releaser = Releaser::new(engine.clone(), stragglers.host.clone());
-            Arc::new(Node { engine, releaser })
+            Arc::new(QuorumNode { engine, releaser })
         };
         let nodes: Vec<_> = engines.into_iter().map(node).collect();
         let health = QuorumHealth::new((1..=nodes.len()).map(|count| format!("store {count}")));
@@ -59,7 +59,7 @@ impl Stores {
     }
 
     /// A ticket that is about to be sent to all stores.
-    pub(crate) fn owe(&self, ticket: &Ticket) -> Attempt {
+    pub(crate) fn owe(&self, ticket: &Ticket) -> QuorumAttempt {
         self.nodes.iter().map(|node| OwedTicket::new(node, ticket.clone(), None)).collect()
     }
 
@@ -99,7 +99,7 @@ impl Stores {
             })
         };
         let requests = requests.enumerate().map(asked).collect();
-        let mut flight = InFlight { requests, stragglers: self.stragglers.clone() };
+        let mut flight = RequestsInFlight { requests, stragglers: self.stragglers.clone() };
         loop {
             // All requests are sent before an answer counts, and all available answers are read.
             while let Some(Some((store, outcome))) = flight.requests.next().now_or_never() {
@@ -115,12 +115,12 @@ impl Stores {
 }
 
 /// The requests of one poll. Those in flight when it is dropped continue with the stragglers.
-struct InFlight<T: Send + 'static> {
+struct RequestsInFlight<T: Send + 'static> {
     requests: FuturesUnordered<BoxFuture<(usize, Result<T>)>>,
     stragglers: Arc<Stragglers>,
 }
 
-impl<T: Send + 'static> Drop for InFlight<T> {
+impl<T: Send + 'static> Drop for RequestsInFlight<T> {
     fn drop(&mut self) {
         let mut requests = std::mem::take(&mut self.requests);
         if !requests.is_empty() {
@@ -134,11 +134,11 @@ pub(crate) struct Stragglers {
     pub(crate) host: Arc<dyn Runtime>,
     /// Time limit of a store.
     patience: Duration,
-    pending: Mutex<Pending>,
+    pending: Mutex<StragglerPolls>,
 }
 
 #[derive(Default)]
-struct Pending {
+struct StragglerPolls {
     polls: FuturesUnordered<BoxFuture<()>>,
     is_driven: bool,
 }
@@ -208,12 +208,12 @@ impl Stragglers {
         }
     }
 
-    fn pending(&self) -> MutexGuard<'_, Pending> {
+    fn pending(&self) -> MutexGuard<'_, StragglerPolls> {
         self.pending.lock()
     }
 }
 
-impl Pending {
+impl StragglerPolls {
     fn drive(&mut self) {
         while let Some(Some(())) = self.polls.next().now_or_never() {}
     }
@@ -319,18 +319,22 @@ impl Poll<LeaveOutcome> {
 /// Its owner and each request in flight have a clone. When the last clone is dropped and the ticket
 /// may still be there, the store's releaser removes it.
 pub(crate) struct OwedTicket {
-    pub(crate) node: Arc<Node>,
+    pub(crate) node: Arc<QuorumNode>,
     pub(crate) ticket: Ticket,
     /// Whether the store may have it; `None`: it does not.
     joined: Mutex<Option<JoinState>>,
 }
 
 /// One attempt in every store, in order. Dropping it removes the attempt from all of them.
-pub(crate) type Attempt = Arc<[Arc<OwedTicket>]>;
+pub(crate) type QuorumAttempt = Arc<[Arc<OwedTicket>]>;
 
 impl OwedTicket {
     /// A ticket that was not sent yet (`None`), or that was found in the store.
-    pub(crate) fn new(node: &Arc<Node>, ticket: Ticket, joined: Option<JoinState>) -> Arc<Self> {
+    pub(crate) fn new(
+        node: &Arc<QuorumNode>,
+        ticket: Ticket,
+        joined: Option<JoinState>,
+    ) -> Arc<Self> {
         Arc::new(Self { node: node.clone(), ticket, joined: Mutex::new(joined) })
     }
 

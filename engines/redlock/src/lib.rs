@@ -26,10 +26,10 @@ use tenure_core::{
     WaitMode, Wake, Window,
 };
 
-use self::ask::{Attempt, Node, Poll, Stores, Stragglers};
+use self::ask::{Poll, QuorumAttempt, QuorumNode, Stores, Stragglers};
 pub use self::health::{NodeHealth, QuorumHealth};
 use self::tokens::{Proposals, now_us, numbers};
-use self::wait_queue::{Contended, Renewed, Turn, WaitSlot};
+use self::wait_queue::{Contended, QueueTurn, SlotRenewal, WaitSlot};
 
 /// Minimum number of stores.
 const NODES_MIN: usize = 3;
@@ -106,14 +106,14 @@ enum Stage {
     /// No majority serves it. Number of attempts that failed since the queue serves it.
     Trying(u32),
     /// A majority serves this attempt.
-    Holding { number: u64, attempt: Attempt },
+    Holding { number: u64, attempt: QuorumAttempt },
 }
 
 /// An attempt that a majority serves. Dropping it removes it from all stores.
 struct Won {
     number: u64,
     life: Option<Duration>,
-    attempt: Attempt,
+    attempt: QuorumAttempt,
 }
 
 impl Quorum {
@@ -209,7 +209,7 @@ impl Quorum {
     }
 
     /// Tries again, unless other tickets are ahead.
-    async fn try_in_turn(&self, ticket: &Ticket, turn: Turn) -> Result<Place> {
+    async fn try_in_turn(&self, ticket: &Ticket, turn: QueueTurn) -> Result<Place> {
         // The number that inspection showed while it waited must not be above its token.
         let floor = turn.place.map_or(0, |place| place.number);
         if turn.waits {
@@ -226,7 +226,7 @@ impl Quorum {
     }
 
     /// Records the outcome of an attempt, if there was one.
-    fn settle(&self, ticket: &Ticket, turn: Turn, won: Option<Won>) -> Place {
+    fn settle(&self, ticket: &Ticket, turn: QueueTurn, won: Option<Won>) -> Place {
         let mut tickets = self.tickets();
         let stage = tickets.get_mut(&ticket.id).map(|record| &mut record.stage);
         match (stage, won) {
@@ -251,7 +251,7 @@ impl Quorum {
         let sent = now_us(host);
         let floor = ticket.floor.max(floor).max(self.proposals.next(sent));
         let asked = Ticket { id, floor, ..ticket.clone() };
-        let attempt: Attempt = self.stores.owe(&asked);
+        let attempt: QuorumAttempt = self.stores.owe(&asked);
         let majority = self.stores.majority();
         let decided = |poll: &Poll<Option<Place>>| {
             let granted = poll.answers().flatten().count();
@@ -285,18 +285,18 @@ impl Quorum {
         &self,
         ticket: &Ticket,
         number: u64,
-        attempt: &Attempt,
+        attempt: &QuorumAttempt,
         slot: Option<&WaitSlot>,
     ) -> Result<Option<Place>> {
         let asked = Ticket { id: attempt[0].ticket.id, ..ticket.clone() };
         let renew_slot = async {
             match slot {
                 Some(slot) => self.renew_slot(ticket, slot).await,
-                None => Renewed::Lost,
+                None => SlotRenewal::Lost,
             }
         };
         let (poll, renewed) = join(self.renew_everywhere(asked), renew_slot).await;
-        if let Renewed::Lost = renewed {
+        if let SlotRenewal::Lost = renewed {
             // The next waiter tries after pauses.
             self.set_slot(ticket.id, None);
         }
@@ -304,7 +304,7 @@ impl Quorum {
         if kept >= majority {
             let life = poll.kept().filter_map(|place| place.life).min();
             // The ticket may have been broken while it waited, and served at the same moment.
-            let leaving = matches!(renewed, Renewed::Broken);
+            let leaving = matches!(renewed, SlotRenewal::Broken);
             return Ok(Some(Place { leaving, ..held(number, life) }));
         }
         if kept + poll.silent() >= majority {
@@ -321,11 +321,11 @@ impl Quorum {
             // A push said so, and this is the first attempt since.
             (Some(slot), Stage::Trying(0)) if slot.is_served() => slot.place.into(),
             (Some(slot), _) => match self.renew_slot(ticket, &slot).await {
-                Renewed::Kept(place) => place.into(),
-                Renewed::Lost | Renewed::Silent => {
+                SlotRenewal::Kept(place) => place.into(),
+                SlotRenewal::Lost | SlotRenewal::Silent => {
                     self.stand_in_queue(ticket, WaitMode::Wait).await
                 }
-                Renewed::Broken => {
+                SlotRenewal::Broken => {
                     self.forget(ticket);
                     return Ok(None);
                 }
@@ -355,7 +355,7 @@ impl Quorum {
     }
 
     /// Removes the attempt that holds.
-    async fn give_up(&self, attempt: Attempt) -> Result<LeaveOutcome> {
+    async fn give_up(&self, attempt: QuorumAttempt) -> Result<LeaveOutcome> {
         let leaves = attempt.iter().map(|owed| owed.clone().leave());
         let poll = self.stores.ask_each(|poll| self.is_out(poll), leaves).await;
         poll.left(self.stores.majority())
@@ -367,7 +367,7 @@ impl Quorum {
 
     /// Waits until a majority reports a change of a holder: usually that it was asked to leave.
     async fn await_break(&self, attempt: &Ticket) {
-        let watch = |node: &Arc<Node>| {
+        let watch = |node: &Arc<QuorumNode>| {
             let (node, attempt) = (node.clone(), attempt.clone());
             async move {
                 let host = &*self.stragglers.host;

@@ -19,7 +19,7 @@ use tenure_core::{
 };
 
 use crate::Quorum;
-use crate::ask::{Node, OwedTicket, Poll};
+use crate::ask::{OwedTicket, Poll, QuorumNode};
 use crate::tokens::now_us;
 
 /// Above this number of keys the set is cleared, and each key costs its next waiter one pause.
@@ -51,21 +51,21 @@ impl WaitSlot {
 
 /// The position of a ticket in the wait queue. The default: no store with a queue answers.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Turn {
+pub(crate) struct QueueTurn {
     /// Whether other tickets are ahead.
     pub(crate) waits: bool,
     /// Its place, if it stands in the queue.
     pub(crate) place: Option<Place>,
 }
 
-impl From<Place> for Turn {
+impl From<Place> for QueueTurn {
     fn from(place: Place) -> Self {
         Self { waits: place.state == TicketState::Waiting, place: Some(place) }
     }
 }
 
 /// The result of a renewal of a place.
-pub(crate) enum Renewed {
+pub(crate) enum SlotRenewal {
     Kept(Place),
     /// The store has lost the place.
     Lost,
@@ -101,7 +101,7 @@ impl Contended {
 
 impl Quorum {
     /// Joins the queue in the first store that answers.
-    pub(crate) async fn stand_in_queue(&self, ticket: &Ticket, mode: WaitMode) -> Turn {
+    pub(crate) async fn stand_in_queue(&self, ticket: &Ticket, mode: WaitMode) -> QueueTurn {
         for node in self.queues_of(&ticket.key) {
             let id = self.next_attempt(ticket.id);
             let floor = self.proposals.next(now_us(&*self.stragglers.host));
@@ -110,17 +110,17 @@ impl Quorum {
                 continue;
             };
             // A ticket that may not wait stands in the queue only if it is served.
-            let turn = joined.map_or(Turn { waits: true, place: None }, Turn::from);
+            let turn = joined.map_or(QueueTurn { waits: true, place: None }, QueueTurn::from);
             self.contended.set(&ticket.key, turn.waits);
             self.set_slot(ticket.id, joined.map(|place| WaitSlot { owed, place }));
             return turn;
         }
         self.set_slot(ticket.id, None);
-        Turn::default()
+        QueueTurn::default()
     }
 
     /// The stores for the queue of a key, in order: first those that answered their last request.
-    fn queues_of(&self, key: &Key) -> impl Iterator<Item = &Arc<Node>> {
+    fn queues_of(&self, key: &Key) -> impl Iterator<Item = &Arc<QuorumNode>> {
         let queues = &self.queues.nodes;
         let first = usize::from(key.hash_in("turn")[0]);
         let mut order: Vec<usize> =
@@ -130,19 +130,23 @@ impl Quorum {
     }
 
     /// Renews a place in the queue.
-    pub(crate) async fn renew_slot(&self, ticket: &Ticket, slot: &WaitSlot) -> Renewed {
+    pub(crate) async fn renew_slot(&self, ticket: &Ticket, slot: &WaitSlot) -> SlotRenewal {
         let asked = slot.ticket(ticket);
         match self.stragglers.in_time(slot.owed.node.engine.renew(&asked)).await {
             Ok(Some(place)) if !place.leaving => {
                 self.change_slot(ticket.id, asked.id, place);
-                Renewed::Kept(place)
+                SlotRenewal::Kept(place)
             }
             Ok(None) => {
                 slot.owed.is_out();
-                if self.was_broken(ticket.id).await { Renewed::Broken } else { Renewed::Lost }
+                if self.was_broken(ticket.id).await {
+                    SlotRenewal::Broken
+                } else {
+                    SlotRenewal::Lost
+                }
             }
-            Ok(Some(_)) => Renewed::Broken,
-            Err(_) => Renewed::Silent,
+            Ok(Some(_)) => SlotRenewal::Broken,
+            Err(_) => SlotRenewal::Silent,
         }
     }
 

@@ -32,14 +32,14 @@ pub(super) struct Channels {
 
 #[derive(Default)]
 struct Sharded {
-    by_name: HashMap<String, Channel>,
+    by_name: HashMap<String, LineChannel>,
     /// Count of channels in use at the last cleanup.
     used: usize,
 }
 
 /// The channel of one line.
 #[derive(Default)]
-struct Channel {
+struct LineChannel {
     /// Set once the server has confirmed it.
     open: Arc<OnceCell<()>>,
     waiting: HashSet<TicketId>,
@@ -157,7 +157,7 @@ impl Sharded {
         if self.by_name.len() <= self.used + MORE_MAX {
             return Vec::new();
         }
-        let is_idle = |name: &String, channel: &mut Channel| {
+        let is_idle = |name: &String, channel: &mut LineChannel| {
             channel.waiting.retain(|id| mail.lives(*id));
             channel.waiting.is_empty() && name != but
         };

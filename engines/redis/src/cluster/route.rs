@@ -8,7 +8,7 @@ use tenure_kit::url::Address;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout};
 
-use super::{Cluster, nodes};
+use super::{ClusterServers, nodes};
 use crate::acks;
 use crate::bundle::BatchItem;
 use crate::facts::Facts;
@@ -19,7 +19,7 @@ use crate::trouble;
 
 /// The route of one verb to the server of its line.
 pub struct ClusterRoute<'a> {
-    cluster: &'a Cluster,
+    cluster: &'a ClusterServers,
     until: Instant,
     keeps: Option<Keeps>,
 }
@@ -31,7 +31,7 @@ struct Keeps {
     replicas: AtomicU64,
 }
 
-impl Deployment for Cluster {
+impl Deployment for ClusterServers {
     type Master = Address;
     type Route<'a> = ClusterRoute<'a>;
 

@@ -62,7 +62,7 @@ impl Unanswered {
 ///
 /// If it is dropped between [`sent`](Self::sent) and [`answered`](Self::answered), its room stays
 /// occupied until the server is known to have answered.
-pub(crate) struct Call<'a, S: Pinged> {
+pub(crate) struct PendingCall<'a, S: Pinged> {
     link: &'a Link<S>,
     connection: &'a Arc<Connection<S::Open>>,
     room: Option<Room>,
@@ -70,7 +70,7 @@ pub(crate) struct Call<'a, S: Pinged> {
     since: Option<Instant>,
 }
 
-impl<'a, S: Pinged> Call<'a, S> {
+impl<'a, S: Pinged> PendingCall<'a, S> {
     /// Returns a call that is about to be sent.
     pub(crate) fn new(
         link: &'a Link<S>,
@@ -92,7 +92,7 @@ impl<'a, S: Pinged> Call<'a, S> {
     }
 }
 
-impl<S: Pinged> Drop for Call<'_, S> {
+impl<S: Pinged> Drop for PendingCall<'_, S> {
     fn drop(&mut self) {
         if let Some(since) = self.since {
             if let Some(room) = self.room.take() {
@@ -228,7 +228,7 @@ mod tests {
         let open = soon(link.connection()).await.unwrap();
         let mut calls = Vec::new();
         while let Some(room) = room_now(&link, &open) {
-            let mut call = Call::new(&*link, &open, room.unwrap());
+            let mut call = PendingCall::new(&*link, &open, room.unwrap());
             call.sent();
             calls.push(call);
         }
@@ -251,7 +251,7 @@ mod tests {
         let link = Link::on_demand(client.clone());
         let open = soon(link.connection()).await.unwrap();
         client.server().is_silent.store(true, Ordering::Relaxed);
-        let mut call = Call::new(&*link, &open, link.room(&open).await.unwrap());
+        let mut call = PendingCall::new(&*link, &open, link.room(&open).await.unwrap());
         call.sent();
         drop(call);
         soon(async {
