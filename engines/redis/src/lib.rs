@@ -80,7 +80,7 @@ use tenure_core::{BackgroundRuntime, Locks, Result, Runtime};
 
 pub use description::DESCRIPTION;
 pub use redlock::RedLock;
-use settings::Topology;
+use settings::DeploymentKind;
 pub use settings::{AfterRestart, Settings};
 pub use store::{RedisCluster, RedisEngine, RedisStore};
 pub use tenure_kit::tls::{Pem, Tls};
@@ -112,16 +112,16 @@ pub async fn connect(url: impl AsRef<str>) -> Result<Locks> {
 
 async fn open(settings: Settings) -> Result<Locks> {
     let host: Arc<dyn Runtime> = Arc::new(BackgroundRuntime::for_drivers());
-    match settings.topology {
-        Topology::One(_) => {
+    match settings.kind {
+        DeploymentKind::One(_) => {
             let connecting = async move { RedisStore::connect(&settings).await };
             Ok(locks(OnRuntime::make(host.clone(), connecting).await?, host))
         }
-        Topology::Cluster(_) => {
+        DeploymentKind::Cluster(_) => {
             let connecting = async move { RedisCluster::connect(&settings).await };
             Ok(locks(OnRuntime::make(host.clone(), connecting).await?, host))
         }
-        Topology::Redlock(_) => Ok(RedLock::open_with(settings).await?.locks().clone()),
+        DeploymentKind::Redlock(_) => Ok(RedLock::open_with(settings).await?.locks().clone()),
     }
 }
 

@@ -35,7 +35,7 @@ pub(crate) const SENTINEL_PORT: u16 = 26379;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Settings {
-    pub(crate) topology: Topology,
+    pub(crate) kind: DeploymentKind,
     pub(crate) name: DeploymentName,
     pub(crate) login: Login,
     pub(crate) sentinel_login: Login,
@@ -54,7 +54,7 @@ pub struct Settings {
 
 /// The servers that keep the lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Topology {
+pub(crate) enum DeploymentKind {
     One(At),
     /// Any of these knows the others.
     Cluster(Vec<Address>),
@@ -102,12 +102,12 @@ impl Settings {
     /// [`Invalid`](tenure_core::ErrorKind::Invalid) if the address is wrong.
     pub fn server(server: impl AsRef<str>) -> Result<Self> {
         let server = Address::parse(server.as_ref(), PORT)?;
-        Ok(Self::of(Topology::One(At::Server(server))))
+        Ok(Self::of(DeploymentKind::One(At::Server(server))))
     }
 
     /// Creates the default settings of one server on this machine, by the path of its socket.
     pub fn socket(path: impl Into<PathBuf>) -> Self {
-        Self::of(Topology::One(At::Socket(path.into())))
+        Self::of(DeploymentKind::One(At::Socket(path.into())))
     }
 
     /// Creates the default settings of the master that these sentinels know as `service`. Their
@@ -121,7 +121,7 @@ impl Settings {
         service: impl Into<String>,
     ) -> Result<Self> {
         let sentinels = Address::parse_all(sentinels, SENTINEL_PORT)?;
-        Ok(Self::of(Topology::One(At::Sentinels { sentinels, service: service.into() })))
+        Ok(Self::of(DeploymentKind::One(At::Sentinels { sentinels, service: service.into() })))
     }
 
     /// Creates the default settings of a cluster, which is found through any of these servers. The
@@ -131,7 +131,7 @@ impl Settings {
     ///
     /// As [`sentinel`](Self::sentinel).
     pub fn cluster(servers: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Self> {
-        Ok(Self::of(Topology::Cluster(Address::parse_all(servers, PORT)?)))
+        Ok(Self::of(DeploymentKind::Cluster(Address::parse_all(servers, PORT)?)))
     }
 
     /// Creates the default settings of a [`RedLock`](crate::RedLock) over these independent
@@ -141,15 +141,15 @@ impl Settings {
     ///
     /// As [`sentinel`](Self::sentinel).
     pub fn redlock(servers: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Self> {
-        Ok(Self::of(Topology::Redlock(Address::parse_all(servers, PORT)?)))
+        Ok(Self::of(DeploymentKind::Redlock(Address::parse_all(servers, PORT)?)))
     }
 
     /// Returns the default settings.
-    pub(crate) fn of(topology: Topology) -> Self {
-        let many = matches!(topology, Topology::Redlock(_));
+    pub(crate) fn of(kind: DeploymentKind) -> Self {
+        let many = matches!(kind, DeploymentKind::Redlock(_));
         Self {
-            name: DeploymentName::of(&topology),
-            topology,
+            name: DeploymentName::of(&kind),
+            kind,
             login: Login::default(),
             sentinel_login: Login::default(),
             db: 0,
@@ -270,30 +270,30 @@ impl Settings {
         }
         if let Some(tls) = &self.tls {
             tls.agree()?;
-            if matches!(self.topology, Topology::One(At::Socket(_))) {
+            if matches!(self.kind, DeploymentKind::One(At::Socket(_))) {
                 return refuse("a socket of this machine has no TLS: leave out the options for it");
             }
         }
-        match &self.topology {
-            Topology::Cluster(_) if self.db != 0 => {
+        match &self.kind {
+            DeploymentKind::Cluster(_) if self.db != 0 => {
                 refuse("a cluster has no databases but 0: leave the number of the database out")
             }
-            Topology::Cluster(_) if self.after_restart == AfterRestart::Refuse => refuse(
+            DeploymentKind::Cluster(_) if self.after_restart == AfterRestart::Refuse => refuse(
                 "`after_restart=refuse` is not kept on a cluster, whose servers come and go unseen: leave it out",
             ),
-            Topology::Redlock(servers) if has_twice(servers) => {
+            DeploymentKind::Redlock(servers) if has_twice(servers) => {
                 refuse("redlock:// names a server twice: each has one vote, name each once")
             }
-            Topology::Redlock(servers) if servers.len() < 3 => refuse(
+            DeploymentKind::Redlock(servers) if servers.len() < 3 => refuse(
                 "redlock:// needs at least 3 servers that know nothing of each other: write redlock://S1,S2,S3",
             ),
-            Topology::Redlock(_) if self.acks > 0 => refuse(
+            DeploymentKind::Redlock(_) if self.acks > 0 => refuse(
                 "the servers of a RedLock have no replicas to wait for: leave out `acks`, its majority is better",
             ),
-            Topology::One(At::Sentinels { service, .. }) if service.is_empty() => refuse(
+            DeploymentKind::One(At::Sentinels { service, .. }) if service.is_empty() => refuse(
                 "the sentinels must be told which master is meant: write redis+sentinel://S1,S2,S3/SERVICE",
             ),
-            Topology::One(At::Sentinels { .. }) => Ok(()),
+            DeploymentKind::One(At::Sentinels { .. }) => Ok(()),
             _ if self.sentinel_login != Login::default() => {
                 refuse("`sentinel_user` and `sentinel_password` are for redis+sentinel://")
             }
@@ -304,8 +304,8 @@ impl Settings {
     /// Returns the one server, found in any way, of settings that go together.
     pub(crate) fn one(&self) -> Result<&At> {
         self.check()?;
-        match &self.topology {
-            Topology::One(at) => Ok(at),
+        match &self.kind {
+            DeploymentKind::One(at) => Ok(at),
             _ => Err(Error::invalid(format!(
                 "{} is more than one server, and one was asked for: write redis:// or redis+sentinel://",
                 self.name
@@ -316,8 +316,8 @@ impl Settings {
     /// Returns the known servers of a cluster, of settings that go together.
     pub(crate) fn seeds(&self) -> Result<&[Address]> {
         self.check()?;
-        match &self.topology {
-            Topology::Cluster(seeds) => Ok(seeds),
+        match &self.kind {
+            DeploymentKind::Cluster(seeds) => Ok(seeds),
             _ => Err(Error::invalid("a cluster was asked for: write redis+cluster://S1,S2,S3")),
         }
     }
@@ -325,8 +325,8 @@ impl Settings {
     /// Returns the servers of a `RedLock`, of settings that go together.
     pub(crate) fn voters(&self) -> Result<&[Address]> {
         self.check()?;
-        match &self.topology {
-            Topology::Redlock(servers) => Ok(servers),
+        match &self.kind {
+            DeploymentKind::Redlock(servers) => Ok(servers),
             _ => Err(Error::invalid("a RedLock is over several servers: write redlock://S1,S2,S3")),
         }
     }
@@ -343,23 +343,23 @@ impl Settings {
 
     /// Returns the settings for one of the servers of a `RedLock`, which are otherwise the same.
     pub(crate) fn node(&self, server: &Address) -> Self {
-        let topology = Topology::One(At::Server(server.clone()));
-        Self { name: DeploymentName::of(&topology), topology, ..self.clone() }
+        let kind = DeploymentKind::One(At::Server(server.clone()));
+        Self { name: DeploymentName::of(&kind), kind, ..self.clone() }
     }
 }
 
 impl DeploymentName {
-    fn of(topology: &Topology) -> Self {
-        match topology {
-            Topology::One(At::Server(server)) => Self::Server(server.to_string()),
-            Topology::One(At::Socket(path)) => Self::Server(path.display().to_string()),
-            Topology::One(At::Sentinels { sentinels, service }) => {
+    fn of(kind: &DeploymentKind) -> Self {
+        match kind {
+            DeploymentKind::One(At::Server(server)) => Self::Server(server.to_string()),
+            DeploymentKind::One(At::Socket(path)) => Self::Server(path.display().to_string()),
+            DeploymentKind::One(At::Sentinels { sentinels, service }) => {
                 Self::Service(format!("`{service}` of the sentinels {}", list(sentinels)))
             }
-            Topology::Cluster(servers) => {
+            DeploymentKind::Cluster(servers) => {
                 Self::Cluster(format!("the cluster of {}", list(servers)))
             }
-            Topology::Redlock(servers) => Self::Redlock(list(servers)),
+            DeploymentKind::Redlock(servers) => Self::Redlock(list(servers)),
         }
     }
 
