@@ -112,7 +112,7 @@ impl<D: Deployment> Engine for RedisEngine<D> {
         let route = self.deployment.here().await?;
         route.trust(ticket)?;
         let name = self.name(&ticket.key);
-        let route = route.keeping(&name);
+        let route = route.keeping();
         let join = JoinCall::new(&name, ticket, &self.inbox, patience);
         let asking = self.mail.expect_answer(ticket.id, ticket.ttl);
         let call = || join.call(self.deployment.scripts());
@@ -137,7 +137,7 @@ impl<D: Deployment> Engine for RedisEngine<D> {
 
     async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
         let name = self.name(&ticket.key);
-        let route = self.deployment.here().await?.keeping(&name);
+        let route = self.deployment.here().await?.keeping();
         let renewal = RenewCall::new(&name, ticket, &self.inbox);
         self.mail.expect(ticket.id, ticket.ttl);
         let call = || renewal.call(self.deployment.scripts());
@@ -212,7 +212,7 @@ impl<D: Deployment> Engine for RedisEngine<D> {
 
     async fn add(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
         let name = self.name(key);
-        let route = self.deployment.here().await?.keeping(&name);
+        let route = self.deployment.here().await?.keeping();
         let by_now = by.min(NUMBER_MAX + 1);
         let answer = match window {
             None => {
@@ -237,7 +237,7 @@ impl<D: Deployment> Engine for RedisEngine<D> {
                     Some(limit) => call.arg(limit.min(NUMBER_MAX)),
                     None => call.arg(-1),
                 };
-                let answer = self.deployment.answered(route.call_once(&call).await);
+                let answer = self.deployment.answered(route.call(&call).await);
                 answer.map_err(|error| of_count(self.settings(), error, &name, key))?
             }
         };

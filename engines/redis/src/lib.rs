@@ -36,7 +36,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `route` | the trait of a deployment; `one` and `cluster` implement it, `redlock` combines several servers |
-//! | `calls`, `pending_call`, `script_loads`, `acks`, `task` | how a script is called, and how replicas acknowledge its writes |
+//! | `calls`, `pending_call`, `acks`, `task` | how a script is called, and how replicas acknowledge its writes |
 //! | `verbs` | the three verbs that change a line: the call, the part in a bundle, and the reading of the answer |
 //! | `script`, `body`, `reply`, `letter` | the scripts, their arguments and their answers |
 //! | `resolver`, `sentinel`, `patrol` | how the master is found and followed |
@@ -61,7 +61,6 @@ mod reply;
 mod resolver;
 mod route;
 mod script;
-mod script_loads;
 mod secret;
 mod sentinel;
 mod server_facts;

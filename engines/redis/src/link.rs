@@ -8,18 +8,17 @@ use futures_util::future::{join, try_join_all};
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, PushInfo, PushKind, RedisResult, Value, cmd};
 use tenure_core::{Error, Result};
+use tenure_kit::SingleFlight;
 use tenure_kit::subscriptions::Subscriptions;
 use tenure_kit::{Client, ConnectContext, DisconnectNotifier, Disconnected, Origin, Server};
 use tokio::time::timeout;
 
-use crate::acks::Acks;
 use crate::bundle::Batcher;
 use crate::facts::Facts;
 use crate::letter;
 use crate::pending_call::{Pinged, Unanswered};
 use crate::resolver::Resolver;
 use crate::script::{NotifyVia, Scripts};
-use crate::script_loads::ScriptLoads;
 use crate::settings::{At, Settings};
 use crate::trouble;
 
@@ -45,10 +44,11 @@ pub(crate) struct ConnectionState {
     pub(crate) redis: MultiplexedConnection,
     pub(crate) facts: Facts,
     pub(crate) since: Instant,
-    pub(crate) acks: Acks,
+    /// Requests for the number of replicas that have all writes so far.
+    pub(crate) acks: SingleFlight<Result<u64>>,
     unanswered: Unanswered,
     pub(crate) bundles: Batcher,
-    pub(crate) told: ScriptLoads,
+    pub(crate) loads: SingleFlight<RedisResult<()>>,
     /// The address of its server.
     pub(crate) address: Box<str>,
 }
@@ -92,10 +92,10 @@ impl Master {
             redis,
             facts,
             since: Instant::now(),
-            acks: Acks::default(),
+            acks: SingleFlight::default(),
             unanswered: Unanswered::new(),
             bundles: Batcher::default(),
-            told: ScriptLoads::default(),
+            loads: SingleFlight::default(),
             address: address.into(),
         };
         if is_home {

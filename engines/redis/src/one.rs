@@ -117,17 +117,12 @@ impl Deployment for OneServer {
 
 impl Route for OneRoute<'_> {
     /// The acknowledgements of a connection are for all writes on it.
-    fn keeping(self, _name: &str) -> Self {
+    fn keeping(self) -> Self {
         self
     }
 
     async fn call(&self, call: &Cmd) -> RedisResult<Value> {
         in_time(self.until, Box::pin(calls::send(&self.link, &self.connection, call))).await
-    }
-
-    /// A link resends nothing by itself.
-    async fn call_once(&self, call: &Cmd) -> RedisResult<Value> {
-        self.call(call).await
     }
 
     async fn ask(
@@ -175,7 +170,8 @@ impl Route for OneRoute<'_> {
                 let count = acks::counted(&trouble::answered(settings, answer)?);
                 count.ok_or_else(|| trouble::strange(&settings.name))
             };
-            let counted = timeout_at(until, connection.acks.count(ask)).await;
+            // The answer is for all writes on the connection before the request.
+            let counted = timeout_at(until, connection.acks.run(ask)).await;
             counted.unwrap_or_else(|_| Err(trouble::late(settings)))
         });
         let counted = counting.await.unwrap_or_else(|_| Err(trouble::late(settings)));

@@ -81,16 +81,12 @@ pub trait Deployment: Send + Sync + 'static {
 
 /// The route of one verb, within its time limit.
 pub trait Route: Send + Sync + Sized {
-    /// The same route, for a write to the line with this name that is to be
-    /// [acknowledged](Self::acknowledged).
+    /// The same route, for a write that is to be [acknowledged](Self::acknowledged).
     #[must_use]
-    fn keeping(self, name: &str) -> Self;
+    fn keeping(self) -> Self;
 
-    /// Sends the call of a script.
+    /// Sends the call of a script. Never sends it again once it may have been carried out.
     fn call(&self, call: &Cmd) -> impl Future<Output = RedisResult<Value>> + Send;
-
-    /// The same, for a call that must not be carried out twice.
-    fn call_once(&self, call: &Cmd) -> impl Future<Output = RedisResult<Value>> + Send;
 
     /// Sends the call of a verb. Bundles the verb if many are in flight and it can be bundled.
     fn ask(
