@@ -23,9 +23,8 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use crate::facts::Facts;
+use crate::facts::{ServerFacts, Version};
 use crate::script::{NotifyVia, Script, Scripts};
-use crate::server_facts::Version;
 use crate::settings::Settings;
 use crate::trouble;
 use channels::Channels;
@@ -48,7 +47,7 @@ pub struct ClusterServers {
     scripts: Scripts,
     loads: SingleFlight<RedisResult<()>>,
     rooms: Limiter,
-    facts: Facts,
+    facts: ServerFacts,
     channels: Arc<Channels>,
     home: Handle,
 }
@@ -96,7 +95,7 @@ impl ClusterServers {
         let later = trouble::answered(settings, later.build())?;
         let facts = nodes::facts_of_all(&connection).await;
         facts.fit(settings)?;
-        let are_sharded = facts.version().is_none_or(|version| version >= SHARDED_SINCE);
+        let are_sharded = facts.version.is_none_or(|version| version >= SHARDED_SINCE);
         if !are_sharded {
             let channel = settings.channels() + &inbox;
             trouble::answered(settings, ears.subscribe(channel).await)?;

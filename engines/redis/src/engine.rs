@@ -105,7 +105,7 @@ impl<D: Deployment> RedisEngine<D> {
 
 impl<D: Deployment> Engine for RedisEngine<D> {
     fn guarantees(&self) -> Guarantees {
-        self.profile.clone()
+        self.guarantees.clone()
     }
 
     async fn join(&self, ticket: &Ticket, patience: WaitMode) -> Result<Option<Place>> {

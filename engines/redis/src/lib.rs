@@ -28,7 +28,7 @@
 //! | `connect` | how a connection is opened: addresses, TLS, login |
 //! | `link` | the server-specific part of the kit's links, and the state of one connection |
 //! | `store`, `engine` | how the engine is opened, and the nine verbs |
-//! | `facts`, `server_facts` | the results of the start-up check: guarantees, refusals, warnings |
+//! | `facts` | the results of the start-up check: guarantees, refusals, warnings |
 //! | `trouble` | error messages; `secret` keeps passwords out of them |
 //!
 //! An engine adds files for what only its store has. Redis has these:
@@ -63,7 +63,6 @@ mod route;
 mod script;
 mod secret;
 mod sentinel;
-mod server_facts;
 mod settings;
 mod store;
 mod task;

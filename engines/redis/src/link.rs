@@ -14,7 +14,7 @@ use tenure_kit::{Client, ConnectContext, DisconnectNotifier, Disconnected, Origi
 use tokio::time::timeout;
 
 use crate::bundle::Batcher;
-use crate::facts::Facts;
+use crate::facts::ServerFacts;
 use crate::letter;
 use crate::pending_call::{Pinged, Unanswered};
 use crate::resolver::Resolver;
@@ -42,7 +42,7 @@ pub(crate) struct Master {
 /// The state of an open connection.
 pub(crate) struct ConnectionState {
     pub(crate) redis: MultiplexedConnection,
-    pub(crate) facts: Facts,
+    pub(crate) facts: ServerFacts,
     pub(crate) since: Instant,
     /// Requests for the number of replicas that have all writes so far.
     pub(crate) acks: SingleFlight<Result<u64>>,
@@ -76,10 +76,10 @@ impl Master {
         let is_home = opening.side() == Origin::Home;
         let pushes = is_home.then(|| pushes(self.mail.clone(), opening.lost()));
         let (redis, address) = door.open(pushes).await?;
-        let (info, config) = Facts::questions();
+        let (info, config) = ServerFacts::questions();
         let asked = timeout(settings.timeout, join(say(&redis, &info), say(&redis, &config)));
         let (info, config) = asked.await.map_err(|_| self.silence())?;
-        let facts = Facts::of(info, config);
+        let facts = ServerFacts::of(info, config);
         let fit = facts.fit(settings);
         if self.is_met.load(Ordering::Relaxed) {
             // It was a master when it was first reached, and may be one again.

@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::acks;
 use crate::bundle::BatchItem;
 use crate::calls;
-use crate::facts::Facts;
+use crate::facts::ServerFacts;
 use crate::link::{Master, MasterConnection, MasterLink};
 use crate::patrol;
 use crate::route::{Deployment, Route, in_time};
@@ -24,7 +24,7 @@ use crate::trouble;
 pub struct OneServer {
     home: LinkPool<Master>,
     client: Arc<Client<Master>>,
-    facts: Facts,
+    facts: ServerFacts,
 }
 
 /// A link to it, and the open connection.
@@ -47,7 +47,7 @@ impl OneServer {
         let link = patrol::home(&client);
         let (facts, trouble) = match link.connection().await {
             Ok(connection) => (connection.facts.clone(), None),
-            Err(error) if error.is_retryable() => (Facts::default(), Some(error)),
+            Err(error) if error.is_retryable() => (ServerFacts::default(), Some(error)),
             Err(error) => return Err(error),
         };
         Ok((Self { home: LinkPool::new(link), client, facts }, trouble))
@@ -67,7 +67,7 @@ impl Deployment for OneServer {
         &self.client.server().scripts
     }
 
-    fn facts(&self) -> &Facts {
+    fn facts(&self) -> &ServerFacts {
         &self.facts
     }
 

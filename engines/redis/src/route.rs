@@ -6,7 +6,7 @@ use tenure_core::{Error, Result, Ticket, TicketId};
 use tokio::time::{Instant, timeout_at};
 
 use crate::bundle::BatchItem;
-use crate::facts::Facts;
+use crate::facts::ServerFacts;
 use crate::script::Scripts;
 use crate::settings::Settings;
 use crate::trouble;
@@ -25,7 +25,7 @@ pub trait Deployment: Send + Sync + 'static {
     fn scripts(&self) -> &Scripts;
 
     /// Returns the facts of the servers from the first connection.
-    fn facts(&self) -> &Facts;
+    fn facts(&self) -> &ServerFacts;
 
     /// Returns the route for the caller. The time limit of the verb starts now.
     fn here(&self) -> impl Future<Output = Result<Self::Route<'_>>> + Send;

@@ -28,7 +28,7 @@ pub struct RedisEngine<D> {
     pub(crate) realm: &'static str,
     /// Why it could not be reached at first.
     trouble: Option<Error>,
-    pub(crate) profile: Guarantees,
+    pub(crate) guarantees: Guarantees,
     pub(crate) inbox: String,
     pub(crate) mail: Arc<Subscriptions>,
     pub(crate) sampler: Sampler,
@@ -90,16 +90,16 @@ impl RedisCluster {
 
 impl<D: Deployment> RedisEngine<D> {
     fn of(deployment: D, mail: Arc<Subscriptions>, inbox: String, trouble: Option<Error>) -> Self {
-        let mut profile = deployment.facts().profile(deployment.settings());
+        let mut guarantees = deployment.facts().guarantees(deployment.settings());
         if let Some(trouble) = &trouble {
-            profile.warnings = vec![trouble.to_string()];
+            guarantees.warnings = vec![trouble.to_string()];
         }
-        for warning in &profile.warnings {
+        for warning in &guarantees.warnings {
             tracing::warn!("{warning}");
         }
         let (deployment, sampler) = (Arc::new(deployment), Sampler::new(LOOK_PAUSE));
         let (realm, host) = ("", ThisRuntime::new());
-        Self { deployment, realm, trouble, profile, inbox, mail, sampler, host }
+        Self { deployment, realm, trouble, guarantees, inbox, mail, sampler, host }
     }
 
     /// Returns other lines over the same connections, none of which is one of these.
@@ -108,7 +108,7 @@ impl<D: Deployment> RedisEngine<D> {
             deployment: self.deployment.clone(),
             realm,
             trouble: self.trouble.clone(),
-            profile: self.profile.clone(),
+            guarantees: self.guarantees.clone(),
             inbox: self.inbox.clone(),
             mail: self.mail.clone(),
             sampler: Sampler::new(LOOK_PAUSE),

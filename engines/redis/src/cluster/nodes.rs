@@ -15,7 +15,7 @@ use tenure_kit::url::Address;
 
 use super::connect_throttle::ConnectThrottle;
 use crate::connect::{address, certificates, info};
-use crate::facts::Facts;
+use crate::facts::ServerFacts;
 use crate::settings::Settings;
 
 /// Opens a connection to all servers of a cluster.
@@ -122,16 +122,16 @@ pub(super) async fn ask(
 }
 
 /// Returns the facts of all masters, taken together.
-pub(super) async fn facts_of_all(connection: &ClusterConnection) -> Facts {
-    let (info, config) = Facts::questions();
+pub(super) async fn facts_of_all(connection: &ClusterConnection) -> ServerFacts {
+    let (info, config) = ServerFacts::questions();
     let mut all = Vec::new();
     // A user without the right to ask gets the worst facts.
     for master in masters(connection.clone()).await.unwrap_or_default() {
         let info = ask(connection.clone(), &master, &info).await;
         let config = ask(connection.clone(), &master, &config).await;
-        all.push(Facts::of(info, config));
+        all.push(ServerFacts::of(info, config));
     }
-    Facts::worst(all)
+    ServerFacts::worst(all)
 }
 
 /// Reads an address as servers write it.

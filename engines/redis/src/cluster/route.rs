@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout};
 use super::{ClusterServers, nodes};
 use crate::acks;
 use crate::bundle::BatchItem;
-use crate::facts::Facts;
+use crate::facts::ServerFacts;
 use crate::route::{Deployment, Route, in_time};
 use crate::script::Scripts;
 use crate::settings::Settings;
@@ -37,7 +37,7 @@ impl Deployment for ClusterServers {
         &self.scripts
     }
 
-    fn facts(&self) -> &Facts {
+    fn facts(&self) -> &ServerFacts {
         &self.facts
     }
 
