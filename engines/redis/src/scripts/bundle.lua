@@ -1,3 +1,4 @@
+-- Uses: JOIN, LEAVE, join_idle, leave_alone, now, renew_alone
 -- Many lines where nobody waits. ARGV: a sign for each verb; then, for each of them, its card, or its id and inbox, and
 -- how long the key lives (for a leave: `long` where the ticket lived for long).
 -- What is not answered (false) has to be asked for by itself.

@@ -1,3 +1,4 @@
+-- Uses: KEEP_MS, NUMBER_MAX
 -- Nobody is there: the ticket is the whole line. Answers its number, or nothing where it is not so.
 -- What the server refuses is refused to the long way as well, which says why.
 local function join_idle(k, head, card, life, now, floor)
