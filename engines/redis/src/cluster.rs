@@ -87,7 +87,7 @@ impl ClusterServers {
         // The driver must resend nothing: it does not know what may be carried out twice.
         let sending = client(settings.connect_timeout)?.retries(0);
         let both = try_join(nodes::connect(sending), nodes::connect(listening)).await;
-        let both = both.map_err(|it| trouble::no_way_into_cluster(settings, &it));
+        let both = both.map_err(|it| trouble::no_way_in(settings, &it));
         let (connection, mut ears) = both?;
         // The driver waits for every node, replicas too. A node that stands still must leave time
         // for the call.
