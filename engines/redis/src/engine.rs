@@ -10,20 +10,19 @@ use tenure_core::{
     Breaks, CounterValue, Engine, Error, Guarantees, Key, LeaveMode, LeaveOutcome, NUMBER_MAX,
     Place, Reason, Result, Ticket, TicketId, TicketState, WaitMode, Wake, Window, errors,
 };
-use tenure_kit::secret::redact;
 use tenure_kit::subscriptions::Subscriptions;
 
+use crate::batch::BatchItem;
 use crate::body;
-use crate::bundle::BatchItem;
 use crate::letter;
 use crate::reply;
 use crate::route::{Deployment, Route};
-use crate::script::{Script, Scripts};
+use crate::script::{Script, Scripts, VerbTag};
 use crate::settings::Settings;
 use crate::store::RedisEngine;
 use crate::task::spawn_and_join;
 use crate::trouble;
-use crate::verbs::{JoinCall, JoinOutcome, LeaveCall, RenewCall, RenewOutcome};
+use crate::verbs::{LeaveCall, TicketCall};
 
 /// Count of keys in one step of a listing: the server does nothing else meanwhile.
 const SCAN_STEP: u32 = 1000;
@@ -73,27 +72,6 @@ impl<D: Deployment> RedisEngine<D> {
         Ok(ScanStep { next, keys })
     }
 
-    /// Converts the outcome of a join to that of the contract.
-    fn verdict(&self, ticket: &Ticket, joined: JoinOutcome) -> Result<Option<Place>> {
-        let key = &ticket.key;
-        match joined {
-            JoinOutcome::In(place) => Ok(Some(place)),
-            JoinOutcome::Busy => Ok(None),
-            JoinOutcome::Mixed(of) => Err(errors::other_capacity(key, of, ticket.share)),
-            JoinOutcome::OfAnother(owner) => {
-                // A server may repeat the command.
-                let owner = redact(self.settings().secrets(), owner);
-                let owner = owner.as_deref().unwrap_or("somebody");
-                Err(errors::id_of_another(key, ticket.id, owner))
-            }
-            JoinOutcome::Full => Err(errors::line_is_full(key)),
-            JoinOutcome::NoNumbersLeft(number) => Err(errors::no_numbers_left(key, number)),
-            JoinOutcome::TooManyShares(shares) => Err(Error::rejected(format!(
-                "{shares} different sizes wait in the line of {key:?}, which is as many as it takes: ask for one of those, or later"
-            ))),
-        }
-    }
-
     fn of_name(&self, error: Error, name: &str, key: &Key) -> Error {
         of_name(self.settings(), error, name, key)
     }
@@ -108,18 +86,19 @@ impl<D: Deployment> Engine for RedisEngine<D> {
         self.guarantees.clone()
     }
 
-    async fn join(&self, ticket: &Ticket, patience: WaitMode) -> Result<Option<Place>> {
+    async fn join(&self, ticket: &Ticket, mode: WaitMode) -> Result<Option<Place>> {
         let route = self.deployment.here().await?;
         route.trust(ticket)?;
         let name = self.name(&ticket.key);
         let route = route.keeping();
-        let join = JoinCall::new(&name, ticket, &self.inbox, patience);
+        let join = TicketCall::new(&name, ticket, &self.inbox);
         let asking = self.mail.expect_answer(ticket.id, ticket.ttl);
-        let call = || join.call(self.deployment.scripts());
-        let answer = self.deployment.answered(route.ask(join.wish(), call).await);
+        let call = || join.join(self.deployment.scripts(), mode);
+        let answer = self.deployment.answered(route.ask(join.item(VerbTag::Join), call).await);
         let answer = answer.map_err(|error| self.of_name(error, &name, &ticket.key));
-        let joined = answer.and_then(|answer| self.deployment.known(join.read(&answer)));
-        let place = match joined.and_then(|joined| self.verdict(ticket, joined)) {
+        let joined = answer
+            .and_then(|answer| self.deployment.known(join.joined(&answer, self.settings()))?);
+        let place = match joined {
             Ok(Some(place)) => place,
             outcome => {
                 if outcome.as_ref().err().is_none_or(|error| !error.is_retryable()) {
@@ -138,22 +117,21 @@ impl<D: Deployment> Engine for RedisEngine<D> {
     async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
         let name = self.name(&ticket.key);
         let route = self.deployment.here().await?.keeping();
-        let renewal = RenewCall::new(&name, ticket, &self.inbox);
+        let renewal = TicketCall::new(&name, ticket, &self.inbox);
         self.mail.expect(ticket.id, ticket.ttl);
-        let call = || renewal.call(self.deployment.scripts());
-        let answer = ask_even_if_full(&*self.deployment, &route, renewal.wish(), call).await;
+        let call = || renewal.renewal(self.deployment.scripts());
+        let item = renewal.item(VerbTag::Renew);
+        let answer = ask_even_if_full(&*self.deployment, &route, item, call).await;
         let answer = answer.map_err(|error| self.of_name(error, &name, &ticket.key))?;
-        match self.deployment.known(renewal.read(&answer))? {
-            RenewOutcome::In(place) => {
-                self.mail.learn(ticket.id, &place);
+        let renewed = self.deployment.known(renewal.renewed(&answer))?;
+        match &renewed {
+            Some(place) => {
+                self.mail.learn(ticket.id, place);
                 route.acknowledged().await?;
-                Ok(Some(place))
             }
-            RenewOutcome::Out => {
-                forget(&*self.deployment, &self.mail, ticket.id, &name);
-                Ok(None)
-            }
+            None => forget(&*self.deployment, &self.mail, ticket.id, &name),
         }
+        Ok(renewed)
     }
 
     async fn leave(&self, ticket: &Ticket, how: LeaveMode) -> Result<LeaveOutcome> {
@@ -283,7 +261,7 @@ async fn take_out<D: Deployment>(
 ) -> Result<LeaveOutcome> {
     let route = deployment.here().await?;
     let call = || go.call(deployment.scripts());
-    let answer = ask_even_if_full(&*deployment, &route, go.wish(), call).await;
+    let answer = ask_even_if_full(&*deployment, &route, go.item(), call).await;
     let answer = answer.map_err(|error| of_name(deployment.settings(), error, go.name(), &key))?;
     let (left, letters) = deployment.known(LeaveCall::read(&answer))?;
     for letter in letters {
@@ -299,10 +277,10 @@ async fn take_out<D: Deployment>(
 async fn ask_even_if_full(
     deployment: &impl Deployment,
     route: &impl Route,
-    wish: Option<BatchItem<'_>>,
+    item: Option<BatchItem<'_>>,
     call: impl Fn() -> Cmd + Send + Sync,
 ) -> Result<Value> {
-    match route.ask(wish, &call).await {
+    match route.ask(item, &call).await {
         Err(trouble) if trouble::is_full(&trouble) => {
             deployment.answered(route.call(call().arg("full")).await)
         }

@@ -40,11 +40,11 @@
 //! | `verbs` | the three verbs that change a line: the call, the part in a bundle, and the reading of the answer |
 //! | `script`, `body`, `reply`, `letter` | the scripts, their arguments and their answers |
 //! | `resolver`, `sentinel`, `patrol` | how the master is found and followed |
-//! | `together`, `bundle` | batching: several verbs share one call |
+//! | `batch` | several verbs share one call |
 
 mod acks;
+mod batch;
 mod body;
-mod bundle;
 mod calls;
 mod cluster;
 mod connect;
@@ -66,7 +66,6 @@ mod sentinel;
 mod settings;
 mod store;
 mod task;
-mod together;
 mod trouble;
 mod url;
 mod verbs;

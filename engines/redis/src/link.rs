@@ -13,7 +13,7 @@ use tenure_kit::subscriptions::Subscriptions;
 use tenure_kit::{Client, ConnectContext, DisconnectNotifier, Disconnected, Origin, Server};
 use tokio::time::timeout;
 
-use crate::bundle::Batcher;
+use crate::batch::Batcher;
 use crate::facts::ServerFacts;
 use crate::letter;
 use crate::pending_call::{Pinged, Unanswered};
@@ -47,7 +47,7 @@ pub(crate) struct ConnectionState {
     /// Requests for the number of replicas that have all writes so far.
     pub(crate) acks: SingleFlight<Result<u64>>,
     unanswered: Unanswered,
-    pub(crate) bundles: Batcher,
+    pub(crate) batcher: Batcher,
     pub(crate) loads: SingleFlight<RedisResult<()>>,
     /// The address of its server.
     pub(crate) address: Box<str>,
@@ -94,7 +94,7 @@ impl Master {
             since: Instant::now(),
             acks: SingleFlight::default(),
             unanswered: Unanswered::new(),
-            bundles: Batcher::default(),
+            batcher: Batcher::default(),
             loads: SingleFlight::default(),
             address: address.into(),
         };

@@ -9,7 +9,7 @@ use tenure_kit::{Client, LinkPool};
 use tokio::time::{Instant, timeout_at};
 
 use crate::acks;
-use crate::bundle::BatchItem;
+use crate::batch::{self, BatchItem};
 use crate::calls;
 use crate::facts::ServerFacts;
 use crate::link::{Master, MasterConnection, MasterLink};
@@ -17,7 +17,6 @@ use crate::patrol;
 use crate::route::{Deployment, Route, in_time};
 use crate::script::Scripts;
 use crate::settings::{AfterRestart, At, Settings};
-use crate::together;
 use crate::trouble;
 
 /// One server that keeps all lines.
@@ -127,11 +126,11 @@ impl Route for OneRoute<'_> {
 
     async fn ask(
         &self,
-        wish: Option<BatchItem<'_>>,
+        item: Option<BatchItem<'_>>,
         call: impl FnOnce() -> Cmd + Send,
     ) -> RedisResult<Value> {
         // Boxed, because each of the futures between here and the caller would move it once.
-        let sent = Box::pin(together::send(&self.link, &self.connection, wish, call));
+        let sent = Box::pin(batch::send(&self.link, &self.connection, item, call));
         in_time(self.until, sent).await
     }
 

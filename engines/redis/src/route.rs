@@ -5,7 +5,7 @@ use redis::{Cmd, RedisResult, Value};
 use tenure_core::{Error, Result, Ticket, TicketId};
 use tokio::time::{Instant, timeout_at};
 
-use crate::bundle::BatchItem;
+use crate::batch::BatchItem;
 use crate::facts::ServerFacts;
 use crate::script::Scripts;
 use crate::settings::Settings;
@@ -88,10 +88,10 @@ pub trait Route: Send + Sync + Sized {
     /// Sends the call of a script. Never sends it again once it may have been carried out.
     fn call(&self, call: &Cmd) -> impl Future<Output = RedisResult<Value>> + Send;
 
-    /// Sends the call of a verb. Bundles the verb if many are in flight and it can be bundled.
+    /// Sends the call of a verb. Batches the verb if many are in flight and it can be batched.
     fn ask(
         &self,
-        wish: Option<BatchItem<'_>>,
+        item: Option<BatchItem<'_>>,
         call: impl FnOnce() -> Cmd + Send,
     ) -> impl Future<Output = RedisResult<Value>> + Send;
 

@@ -16,7 +16,7 @@ pub(crate) const WAITING_SHARES_MAX: u32 = 128;
 /// Count of waiters at the front that are asked to look by themselves.
 const NEAR: u32 = 3;
 
-/// The codes of verbs in a bundle.
+/// The codes of verbs in a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum VerbTag {
@@ -36,7 +36,7 @@ pub struct Scripts {
     pub(crate) join: Script,
     pub(crate) renew: Script,
     pub(crate) leave: Script,
-    pub(crate) bundle: Script,
+    pub(crate) batch: Script,
     pub(crate) list: Script,
     pub(crate) look: Script,
     pub(crate) broken: Script,
@@ -61,7 +61,7 @@ const READABLE: &str = include_str!("scripts/readable.lua");
 const NUMBER: &str = include_str!("scripts/number.lua");
 const LINE: &str = include_str!("scripts/line.lua");
 
-// The work of a verb on a line without waiters is a function, so that a bundle can call it for many
+// The work of a verb on a line without waiters is a function, so that a batch can call it for many
 // lines.
 const JOIN_IDLE: &str = include_str!("scripts/join_idle.lua");
 const RENEW_ALONE: &str = include_str!("scripts/renew_alone.lua");
@@ -128,13 +128,13 @@ impl Scripts {
                 LINE,
                 include_str!("scripts/leave.lua"),
             ]),
-            bundle: Script::new(&[
+            batch: Script::new(&[
                 NOW,
                 IDLE_LIFE,
                 JOIN_IDLE,
                 RENEW_ALONE,
                 LEAVE_ALONE,
-                include_str!("scripts/bundle.lua"),
+                include_str!("scripts/batch.lua"),
             ]),
             list: on_a_line(include_str!("scripts/list.lua")),
             look: Script::new(&[
@@ -154,8 +154,8 @@ impl Scripts {
 
     /// Returns all of them, to load them.
     pub(crate) fn all(&self) -> [&Script; 10] {
-        let Self { join, renew, leave, bundle, list, look, broken, keys, sequence, count } = self;
-        [join, renew, leave, bundle, list, look, broken, keys, sequence, count]
+        let Self { join, renew, leave, batch, list, look, broken, keys, sequence, count } = self;
+        [join, renew, leave, batch, list, look, broken, keys, sequence, count]
     }
 }
 
@@ -174,7 +174,7 @@ fn constants() -> [(&'static str, String); 12] {
         // The format of a line's state, and the place of the first ticket's id behind it.
         ("FULL_FORMAT", "'<dBddddddI4I4I4B'".to_owned()),
         ("FULL_ID", "71".to_owned()),
-        // The verbs of a bundle.
+        // The verbs of a batch.
         ("JOIN", (VerbTag::Join as u8).to_string()),
         ("LEAVE", (VerbTag::Leave as u8).to_string()),
     ]

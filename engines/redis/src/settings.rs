@@ -304,31 +304,23 @@ impl Settings {
     /// Returns the one server, found in any way, of settings that go together.
     pub(crate) fn one(&self) -> Result<&At> {
         self.check()?;
-        match &self.kind {
-            DeploymentKind::One(at) => Ok(at),
-            _ => Err(Error::invalid(format!(
-                "{} is more than one server, and one was asked for: write redis:// or redis+sentinel://",
-                self.name
-            ))),
-        }
+        if let DeploymentKind::One(at) = &self.kind { Ok(at) } else { Err(self.other_kind()) }
     }
 
     /// Returns the known servers of a cluster, of settings that go together.
     pub(crate) fn seeds(&self) -> Result<&[Address]> {
         self.check()?;
-        match &self.kind {
-            DeploymentKind::Cluster(seeds) => Ok(seeds),
-            _ => Err(Error::invalid("a cluster was asked for: write redis+cluster://S1,S2,S3")),
-        }
+        if let DeploymentKind::Cluster(it) = &self.kind { Ok(it) } else { Err(self.other_kind()) }
     }
 
     /// Returns the servers of a `RedLock`, of settings that go together.
     pub(crate) fn voters(&self) -> Result<&[Address]> {
         self.check()?;
-        match &self.kind {
-            DeploymentKind::Redlock(servers) => Ok(servers),
-            _ => Err(Error::invalid("a RedLock is over several servers: write redlock://S1,S2,S3")),
-        }
+        if let DeploymentKind::Redlock(it) = &self.kind { Ok(it) } else { Err(self.other_kind()) }
+    }
+
+    fn other_kind(&self) -> Error {
+        Error::invalid(format!("{} is another kind of store: use `connect`", self.name.whom()))
     }
 
     /// Returns the prefix of the clients' channels.

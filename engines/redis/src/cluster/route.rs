@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout};
 
 use super::{ClusterServers, nodes};
 use crate::acks;
-use crate::bundle::BatchItem;
+use crate::batch::BatchItem;
 use crate::facts::ServerFacts;
 use crate::route::{Deployment, Route, in_time};
 use crate::script::Scripts;
@@ -101,7 +101,7 @@ impl Route for ClusterRoute<'_> {
     /// Each line has a slot of its own, so verbs do not travel together.
     async fn ask(
         &self,
-        _wish: Option<BatchItem<'_>>,
+        _item: Option<BatchItem<'_>>,
         call: impl FnOnce() -> Cmd + Send,
     ) -> RedisResult<Value> {
         self.call(&call()).await

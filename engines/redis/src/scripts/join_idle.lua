@@ -16,7 +16,7 @@ local function join_idle(k, head, card, life, now, floor)
   -- The key must outlive the time that its number stands for.
   if number > NUMBER_MAX or number > now and number > now + (life - KEEP_MS) * 1000 then return end
   local alone = struct.pack('<d', number) .. card
-  -- A bundle is not shown what is no string under this name, which must not be written over.
+  -- A batch is not shown what is no string under this name, which must not be written over.
   local set = head and redis.pcall('SET', k, alone, 'PX', life) or redis.pcall('SET', k, alone, 'PX', life, 'NX')
   if set and set.ok then return number end
 end
