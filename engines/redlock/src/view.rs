@@ -9,7 +9,8 @@ use tenure_core::{
     Engine as _, Key, LeaveMode, LeaveOutcome, Place, Result, Ticket, TicketId, TicketState,
 };
 
-use crate::ask::{OwedTicket, Poll};
+use crate::owed_ticket::OwedTicket;
+use crate::poll::Poll;
 use crate::{Quorum, Stage, TicketRecord};
 
 type ListedLine = Vec<(Ticket, Place)>;

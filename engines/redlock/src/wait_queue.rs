@@ -19,7 +19,9 @@ use tenure_core::{
 };
 
 use crate::Quorum;
-use crate::ask::{OwedTicket, Poll, QuorumNode};
+use crate::owed_ticket::OwedTicket;
+use crate::poll::Poll;
+use crate::stores::QuorumNode;
 use crate::tokens::now_us;
 
 /// Above this number of keys the set is cleared, and each key costs its next waiter one pause.
