@@ -235,7 +235,9 @@ pub(crate) fn no_way_in(settings: &Settings, trouble: &RedisError) -> Error {
     if is_silence(trouble) {
         return out_of_reach(settings, settings.connect_timeout);
     }
-    if is_refusal(trouble) || !trouble.is_connection_dropped() {
+    // The driver gives the reason for a cluster in its text, and its code may be another one's.
+    let is_cluster = matches!(settings.name, DeploymentName::Cluster(_));
+    if is_cluster || is_refusal(trouble) || !trouble.is_connection_dropped() {
         return error(settings, trouble);
     }
     let hint = if settings.tls.is_some() {
