@@ -5,7 +5,7 @@ use std::sync::Arc;
 use redis::{Cmd, RedisResult, Value};
 use tenure_kit::{Disconnected, Room};
 
-use crate::link::{Master, MasterConnection, MasterLink};
+use crate::link::{MasterConnection, MasterLink};
 use crate::pending_call::PendingCall;
 use crate::script::Script;
 use crate::task::spawn_and_join;
@@ -56,7 +56,7 @@ async fn load_scripts(link: &MasterLink, connection: &Arc<MasterConnection>) -> 
 async fn ask(
     link: &MasterLink,
     connection: &Arc<MasterConnection>,
-    under_way: &mut PendingCall<'_, Master>,
+    under_way: &mut PendingCall<'_>,
     call: &Cmd,
 ) -> RedisResult<Value> {
     under_way.sent();

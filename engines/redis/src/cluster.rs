@@ -47,19 +47,18 @@ pub struct ClusterServers {
     scripts: Scripts,
     loads: SingleFlight<RedisResult<()>>,
     rooms: Limiter,
-    facts: ServerFacts,
     channels: Arc<Channels>,
     home: Handle,
 }
 
 impl ClusterServers {
-    /// Connects to the cluster of these servers.
+    /// Connects to the cluster of these servers. Returns its facts, too.
     pub(crate) async fn connect(
         seeds: &[Address],
         settings: &Settings,
         mail: Arc<Subscriptions>,
         inbox: String,
-    ) -> Result<Self> {
+    ) -> Result<(Self, ServerFacts)> {
         let limit = settings.connect_timeout + settings.timeout;
         let connecting = Box::pin(Self::try_to_connect(seeds, settings, mail, inbox));
         let connected = timeout(limit, connecting).await;
@@ -71,7 +70,7 @@ impl ClusterServers {
         settings: &Settings,
         mail: Arc<Subscriptions>,
         inbox: String,
-    ) -> Result<Self> {
+    ) -> Result<(Self, ServerFacts)> {
         // Pushes may come before there is a receiver.
         let receiver: Arc<Mutex<Weak<Channels>>> = Arc::default();
         let pushed = receiver.clone();
@@ -102,16 +101,16 @@ impl ClusterServers {
         }
         let channels = Arc::new(Channels::new(ears, are_sharded, mail, inbox));
         *receiver.lock() = Arc::downgrade(&channels);
-        Ok(Self {
+        let cluster = Self {
             driver: ClusterDriver::new(connection, later),
             settings: settings.clone(),
             scripts: Scripts::new(if are_sharded { NotifyVia::Shard } else { NotifyVia::Channel }),
             loads: SingleFlight::default(),
             rooms: Limiter::new(slot::PARTS, PART_CALLS_MAX),
-            facts,
             channels,
             home: Handle::current(),
-        })
+        };
+        Ok((cluster, facts))
     }
 
     /// Sends the call of a script, and `WAIT` if there is one, to the master of its key in one

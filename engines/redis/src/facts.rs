@@ -19,7 +19,7 @@ const AGE_ROUNDING: Duration = Duration::from_secs(1);
 /// The answers to INFO and CONFIG, as far as this user may ask. The default is a server of which
 /// nothing is known; it is trusted least.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ServerFacts {
+pub(crate) struct ServerFacts {
     pub(crate) version: Option<Version>,
     /// The uptime.
     age: Option<Duration>,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use futures_util::future::{join, try_join_all};
 use redis::aio::MultiplexedConnection;
@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use crate::batch::Batcher;
 use crate::facts::ServerFacts;
 use crate::letter;
-use crate::pending_call::{Pinged, Unanswered};
+use crate::pending_call::Unanswered;
 use crate::resolver::Resolver;
 use crate::script::{NotifyVia, Scripts};
 use crate::settings::{At, Settings};
@@ -46,7 +46,7 @@ pub(crate) struct ConnectionState {
     pub(crate) since: Instant,
     /// Requests for the number of replicas that have all writes so far.
     pub(crate) acks: SingleFlight<Result<u64>>,
-    unanswered: Unanswered,
+    pub(crate) unanswered: Unanswered,
     pub(crate) batcher: Batcher,
     pub(crate) loads: SingleFlight<RedisResult<()>>,
     /// The address of its server.
@@ -78,7 +78,7 @@ impl Master {
         let (redis, address) = door.open(pushes).await?;
         let (info, config) = ServerFacts::questions();
         let asked = timeout(settings.timeout, join(say(&redis, &info), say(&redis, &config)));
-        let (info, config) = asked.await.map_err(|_| self.silence())?;
+        let (info, config) = asked.await.map_err(|_| trouble::late(settings))?;
         let facts = ServerFacts::of(info, config);
         let fit = facts.fit(settings);
         if self.is_met.load(Ordering::Relaxed) {
@@ -122,28 +122,16 @@ impl Server for Master {
     }
 }
 
-impl Pinged for Master {
-    fn unanswered(open: &ConnectionState) -> &Unanswered {
-        &open.unanswered
-    }
-
-    async fn ping(&self, open: &ConnectionState) -> Result<(), Disconnected> {
-        match say(&open.redis, &cmd("PING")).await {
+impl ConnectionState {
+    /// Sends a request that costs the server nothing. The server answers it after every call that
+    /// was sent before.
+    pub(crate) async fn ping(&self) -> Result<(), Disconnected> {
+        match say(&self.redis, &cmd("PING")).await {
             Err(trouble) if trouble::ends_connection(&trouble) => Err(Disconnected),
             _ => Ok(()),
         }
     }
 
-    fn patience(&self) -> Duration {
-        self.settings.timeout
-    }
-
-    fn silence(&self) -> Error {
-        trouble::late(&self.settings)
-    }
-}
-
-impl ConnectionState {
     /// Loads scripts into the server.
     pub(crate) async fn load(&self, loads: &[Cmd]) -> RedisResult<()> {
         try_join_all(loads.iter().map(|load| say(&self.redis, load))).await.map(drop)

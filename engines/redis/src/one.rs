@@ -23,7 +23,6 @@ use crate::trouble;
 pub struct OneServer {
     home: LinkPool<Master>,
     client: Arc<Client<Master>>,
-    facts: ServerFacts,
 }
 
 /// A link to it, and the open connection.
@@ -35,13 +34,13 @@ pub struct OneRoute<'a> {
 }
 
 impl OneServer {
-    /// Connects. Returns the error, too, if the server may be reachable later.
+    /// Connects. Returns the server's facts, and the error if the server may be reachable later.
     pub(crate) async fn connect(
         at: &At,
         settings: &Settings,
         mail: Arc<Subscriptions>,
         inbox: String,
-    ) -> Result<(Self, Option<Error>)> {
+    ) -> Result<(Self, ServerFacts, Option<Error>)> {
         let client = Master::client(at, settings, mail, inbox)?;
         let link = patrol::home(&client);
         let (facts, trouble) = match link.connection().await {
@@ -49,7 +48,7 @@ impl OneServer {
             Err(error) if error.is_retryable() => (ServerFacts::default(), Some(error)),
             Err(error) => return Err(error),
         };
-        Ok((Self { home: LinkPool::new(link), client, facts }, trouble))
+        Ok((Self { home: LinkPool::new(link), client }, facts, trouble))
     }
 }
 
@@ -64,10 +63,6 @@ impl Deployment for OneServer {
 
     fn scripts(&self) -> &Scripts {
         &self.client.server().scripts
-    }
-
-    fn facts(&self) -> &ServerFacts {
-        &self.facts
     }
 
     async fn here(&self) -> Result<OneRoute<'_>> {

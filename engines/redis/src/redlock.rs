@@ -75,12 +75,15 @@ async fn quorum(settings: &Settings, home: Arc<dyn Runtime>) -> Result<Quorum> {
             errors::join(far)
         )));
     }
-    let turns: Vec<_> = stores
-        .iter()
-        .map(|store| on_its_links(OnRuntime::of(home.clone(), store.inner().realm("turn."))))
-        .collect();
+    let realm = |name| -> Vec<AnyEngine> {
+        let inside =
+            stores.iter().map(|store| OnRuntime::of(home.clone(), store.inner().realm(name)));
+        inside.map(on_its_links).collect()
+    };
+    let (turns, clocks) = (realm("turn."), realm("clock."));
     let engines = stores.into_iter().map(on_its_links);
     let quorum = Quorum::new(engines, home, settings.timeout)?.named("redlock", names);
+    quorum.compare_clocks(clocks).await;
     Ok(quorum.with_wait_queues(turns))
 }
 

@@ -6,7 +6,6 @@ use tenure_core::{Error, Result, Ticket, TicketId};
 use tokio::time::{Instant, timeout_at};
 
 use crate::batch::BatchItem;
-use crate::facts::ServerFacts;
 use crate::script::Scripts;
 use crate::settings::Settings;
 use crate::trouble;
@@ -23,9 +22,6 @@ pub trait Deployment: Send + Sync + 'static {
     fn settings(&self) -> &Settings;
 
     fn scripts(&self) -> &Scripts;
-
-    /// Returns the facts of the servers from the first connection.
-    fn facts(&self) -> &ServerFacts;
 
     /// Returns the route for the caller. The time limit of the verb starts now.
     fn here(&self) -> impl Future<Output = Result<Self::Route<'_>>> + Send;

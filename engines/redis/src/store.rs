@@ -7,6 +7,7 @@ use tenure_core::{Error, Guarantees, Result, Sampler, ThisRuntime};
 use tenure_kit::subscriptions::Subscriptions;
 
 use crate::cluster::ClusterServers;
+use crate::facts::ServerFacts;
 use crate::one::OneServer;
 use crate::route::Deployment;
 use crate::settings::Settings;
@@ -59,8 +60,8 @@ impl RedisStore {
         let at = settings.one()?;
         let (mail, inbox) = (Arc::<Subscriptions>::default(), inbox()?);
         let connected = OneServer::connect(at, settings, mail.clone(), inbox.clone()).await;
-        let (server, trouble) = connected?;
-        Ok(Self::of(server, mail, inbox, trouble))
+        let (server, facts, trouble) = connected?;
+        Ok(Self::of(server, &facts, mail, inbox, trouble))
     }
 
     /// Returns why the server could not be reached when this was opened.
@@ -83,14 +84,21 @@ impl RedisCluster {
     pub(crate) async fn connect(settings: &Settings) -> Result<Self> {
         let seeds = settings.seeds()?;
         let (mail, inbox) = (Arc::<Subscriptions>::default(), inbox()?);
-        let cluster = ClusterServers::connect(seeds, settings, mail.clone(), inbox.clone()).await?;
-        Ok(Self::of(cluster, mail, inbox, None))
+        let connecting = ClusterServers::connect(seeds, settings, mail.clone(), inbox.clone());
+        let (cluster, facts) = connecting.await?;
+        Ok(Self::of(cluster, &facts, mail, inbox, None))
     }
 }
 
 impl<D: Deployment> RedisEngine<D> {
-    fn of(deployment: D, mail: Arc<Subscriptions>, inbox: String, trouble: Option<Error>) -> Self {
-        let mut guarantees = deployment.facts().guarantees(deployment.settings());
+    fn of(
+        deployment: D,
+        facts: &ServerFacts,
+        mail: Arc<Subscriptions>,
+        inbox: String,
+        trouble: Option<Error>,
+    ) -> Self {
+        let mut guarantees = facts.guarantees(deployment.settings());
         if let Some(trouble) = &trouble {
             guarantees.warnings = vec![trouble.to_string()];
         }

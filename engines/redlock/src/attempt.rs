@@ -25,12 +25,8 @@ use crate::{Quorum, Stage, TicketRecord};
 const PAUSE_FIRST: Duration = Duration::from_millis(5);
 const TRIES_GROWING: u32 = 16;
 
-/// An attempt that a majority serves. Dropping it removes it from all stores.
-struct Won {
-    number: u64,
-    life: Option<Duration>,
-    attempt: QuorumAttempt,
-}
+/// The place of an attempt that a majority serves. Dropping it removes the attempt from all stores.
+type Won = (Place, QuorumAttempt);
 
 impl Quorum {
     /// The first attempt of a ticket, beside its join of the wait queue.
@@ -64,12 +60,12 @@ impl Quorum {
 
     /// Records the outcome of an attempt, if there was one.
     fn settle(&self, ticket: &Ticket, turn: QueueTurn, won: Option<Won>) -> Place {
-        let mut tickets = self.tickets();
+        let mut tickets = self.tickets.lock();
         let stage = tickets.get_mut(&ticket.id).map(|record| &mut record.stage);
         match (stage, won) {
-            (Some(stage @ Stage::Trying(_)), Some(Won { number, life, attempt })) => {
-                *stage = Stage::Holding { number, attempt };
-                return held(number, life);
+            (Some(stage @ Stage::Trying(_)), Some((place, attempt))) => {
+                *stage = Stage::Holding { number: place.number, attempt };
+                return place;
             }
             (Some(Stage::Trying(failed)), None) => *failed += u32::from(!turn.waits),
             // Its owner has left meanwhile, or another attempt was served: this one leaves, after
@@ -114,7 +110,7 @@ impl Quorum {
         }
         self.proposals.learn((sent, heard), floor, number);
         let life = granted.iter().filter_map(|place| place.life).min();
-        Ok(Some(Won { number, life, attempt }))
+        Ok(Some((held(number, life), attempt)))
     }
 
     /// Renews a holder, and its place in the wait queue.

@@ -58,7 +58,7 @@ impl Engine for Quorum {
         let joined = match self.record(ticket.id) {
             None | Some(TicketRecord { stage: Stage::Trying(_), slot: None }) => {
                 let fresh = TicketRecord { stage: Stage::Trying(0), slot: None };
-                self.tickets().entry(ticket.id).or_insert(fresh);
+                self.tickets.lock().entry(ticket.id).or_insert(fresh);
                 self.first_attempt(ticket, mode).await.map(Some)
             }
             Some(_) => self.renew(ticket).await,

@@ -26,8 +26,8 @@ mod wait_queue;
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use tenure_core::layers::AnyEngine;
@@ -177,18 +177,14 @@ impl Quorum {
         self.stores.health.clone()
     }
 
-    fn tickets(&self) -> MutexGuard<'_, HashMap<TicketId, TicketRecord>> {
-        self.tickets.lock()
-    }
-
     fn record(&self, id: TicketId) -> Option<TicketRecord> {
-        self.tickets().get(&id).cloned()
+        self.tickets.lock().get(&id).cloned()
     }
 
     /// Forgets a ticket, and removes it from all stores.
     fn forget(&self, ticket: &Ticket) {
         // After the lock is released, because stores may be called at once.
-        let record = self.tickets().remove(&ticket.id);
+        let record = self.tickets.lock().remove(&ticket.id);
         drop(record);
     }
 

@@ -1,6 +1,6 @@
 //! A ticket in one store, from before it is sent until it is removed.
 
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 use tenure_core::sync::Mutex;
 use tenure_core::toolbox::JoinState;
@@ -33,9 +33,9 @@ impl OwedTicket {
     }
 
     pub(crate) async fn join(self: Arc<Self>, mode: WaitMode) -> Result<Option<Place>> {
-        *self.joined() = Some(JoinState::Joining);
+        *self.joined.lock() = Some(JoinState::Joining);
         let answer = self.node.engine.join(&self.ticket, mode).await;
-        let mut joined = self.joined();
+        let mut joined = self.joined.lock();
         match &answer {
             // A ticket that has left stays out: a join does not bring it back.
             _ if joined.is_none() => {}
@@ -49,7 +49,7 @@ impl OwedTicket {
 
     pub(crate) async fn leave(self: Arc<Self>) -> Result<LeaveOutcome> {
         // A join in flight may still happen after this.
-        let joined = *self.joined();
+        let joined = *self.joined.lock();
         let left = self.node.engine.leave(&self.ticket, LeaveMode::Now).await;
         if joined.is_none_or(|joined| joined.is_settled_by(&left)) {
             self.is_out();
@@ -59,17 +59,13 @@ impl OwedTicket {
 
     /// The store does not have the ticket.
     pub(crate) fn is_out(&self) {
-        *self.joined() = None;
-    }
-
-    fn joined(&self) -> MutexGuard<'_, Option<JoinState>> {
-        self.joined.lock()
+        *self.joined.lock() = None;
     }
 }
 
 impl Drop for OwedTicket {
     fn drop(&mut self) {
-        if let Some(joined) = *self.joined() {
+        if let Some(joined) = *self.joined.lock() {
             self.node.releaser.release(self.ticket.clone(), joined);
         }
     }

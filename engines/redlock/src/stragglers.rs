@@ -2,7 +2,7 @@
 
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
@@ -56,7 +56,7 @@ impl Stragglers {
     }
 
     pub(crate) fn add(self: &Arc<Self>, poll: BoxFuture<()>) {
-        let mut pending = self.pending();
+        let mut pending = self.pending.lock();
         if pending.polls.len() >= STRAGGLERS_MAX {
             // Dropping them may release tickets, which must find the list unlocked.
             drop(pending);
@@ -80,7 +80,7 @@ impl Stragglers {
 
     /// Waits until there are none.
     pub(crate) async fn flush(&self) {
-        while self.pending().is_driven {
+        while self.pending.lock().is_driven {
             self.host.sleep(STRAGGLERS_PAUSE).await;
         }
     }
@@ -88,17 +88,13 @@ impl Stragglers {
     async fn drive_to_end(&self) {
         loop {
             self.host.sleep(STRAGGLERS_PAUSE).await;
-            let mut pending = self.pending();
+            let mut pending = self.pending.lock();
             pending.drive();
             if pending.polls.is_empty() {
                 pending.is_driven = false;
                 return;
             }
         }
-    }
-
-    fn pending(&self) -> MutexGuard<'_, StragglerPolls> {
-        self.pending.lock()
     }
 }
 

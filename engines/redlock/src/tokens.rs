@@ -1,10 +1,17 @@
 //! Numbers that a client proposes to the stores. If every store accepts one as it is, all agree,
 //! and a free lock costs one round trip instead of two.
 
-use tenure_core::sync::Mutex;
-use tenure_core::{NUMBER_MAX, Place, Runtime};
+use std::time::Duration;
 
+use tenure_core::layers::AnyEngine;
+use tenure_core::sync::Mutex;
+use tenure_core::{
+    Key, NUMBER_MAX, Note, Owner, Place, Runtime, Share, Ticket, TicketId, WaitMode,
+};
+
+use crate::Quorum;
 use crate::poll::Poll;
+use crate::stores::Stores;
 
 /// Proposed numbers are this far ahead of the stores' clocks. A larger lead would drive the numbers
 /// of two alternating clients away from the clock.
@@ -13,6 +20,8 @@ const LEAD_US: u64 = 100;
 const TRIP_US_MAX: u64 = 1_000_000;
 /// How long the lead is kept. Learning it again costs one further write.
 const KNOWN_US: u64 = 60_000_000;
+/// The ttl of tickets that only read the stores' clocks.
+const CLOCK_TTL: Duration = Duration::from_secs(10);
 
 /// The lead of the stores' numbers over this machine's clock. It is forgotten after a while,
 /// because a store's clock may have been corrected. A number ahead of the clocks is kept until they
@@ -46,6 +55,23 @@ impl Proposals {
             let since_us = known.map_or(sent_us, |known| known.since_us);
             *known = Some(ClockOffset { ahead_us, since_us });
         }
+    }
+}
+
+impl Quorum {
+    /// Compares the stores' clocks by the numbers that they give to a new key. A clock that is
+    /// ahead is then shown in [`QuorumHealth`](crate::QuorumHealth) and in the guarantees. `stores`
+    /// are the same stores in order, with names that neither the locks nor the wait queue use.
+    pub async fn compare_clocks(&self, stores: impl IntoIterator<Item = AnyEngine>) {
+        let stores = Stores::new(stores, &self.stragglers);
+        let id = TicketId::fresh();
+        let key = Key::new(id.to_string()).expect("an id is a key");
+        let (owner, note) = (Owner::shortened("comparison of clocks"), Note::default());
+        let asked = Ticket { id, key, share: Share::WHOLE, ttl: CLOCK_TTL, owner, note, floor: 0 };
+        let attempt = stores.owe(&asked);
+        let joins = attempt.iter().map(|owed| owed.clone().join(WaitMode::NoWait));
+        let poll = stores.ask_each(|_| false, joins).await;
+        self.stores.health.compare(&numbers(&poll));
     }
 }
 

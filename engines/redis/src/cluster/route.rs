@@ -11,7 +11,6 @@ use tokio::time::{Instant, timeout};
 use super::{ClusterServers, nodes};
 use crate::acks;
 use crate::batch::BatchItem;
-use crate::facts::ServerFacts;
 use crate::route::{Deployment, Route, in_time};
 use crate::script::Scripts;
 use crate::settings::Settings;
@@ -35,10 +34,6 @@ impl Deployment for ClusterServers {
 
     fn scripts(&self) -> &Scripts {
         &self.scripts
-    }
-
-    fn facts(&self) -> &ServerFacts {
-        &self.facts
     }
 
     async fn here(&self) -> Result<ClusterRoute<'_>> {

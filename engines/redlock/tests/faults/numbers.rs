@@ -11,7 +11,7 @@ use tenure_core::*;
 use tenure_redlock::Quorum;
 
 use super::moody::Mood;
-use super::stage::{hold, play, ticket};
+use super::stage::{hold, key, play, ticket};
 
 #[test]
 fn a_majority_knows_the_number_before_it_is_used() {
@@ -52,14 +52,20 @@ fn a_clock_that_is_a_day_ahead_is_told() {
             let day = Duration::from_secs(86_400);
             stage.stores[ahead].has_a_clock_ahead_by(day);
             stage.turns[ahead].has_a_clock_ahead_by(day);
-            let client = stage.client();
-            assert!(client.guarantees().warnings.is_empty());
-            hold(&client, &ticket()).await;
+            let (one, other) = (stage.client(), stage.client());
+            assert!(one.guarantees().warnings.is_empty());
+            one.compare_clocks(stage.turns.iter().cloned().map(AnyEngine::new)).await;
+            hold(&other, &ticket()).await;
             let warning = "its clock is, or was, 86400 s ahead of the other stores'";
-            assert_eq!(client.guarantees().warnings, [format!("s{ahead}: {warning}; set it")]);
-            assert!(client.health().to_string().contains(warning), "{}", client.health());
-            let seen: Vec<_> = client.health().answers().iter().map(|store| store.ahead).collect();
-            assert_eq!((seen[ahead], seen.iter().flatten().count()), (Some(day), 1));
+            for client in [&one, &other] {
+                assert_eq!(client.guarantees().warnings, [format!("s{ahead}: {warning}; set it")]);
+                assert!(client.health().to_string().contains(warning), "{}", client.health());
+                let seen: Vec<_> =
+                    client.health().answers().iter().map(|store| store.ahead).collect();
+                assert_eq!((seen[ahead], seen.iter().flatten().count()), (Some(day), 1));
+            }
+            stage.pass(Duration::from_secs(1)).await;
+            assert_eq!(one.keys("").await.unwrap(), [key()], "a comparison leaves nothing behind");
         });
     }
 }
