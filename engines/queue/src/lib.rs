@@ -22,7 +22,6 @@
 //! | `calls` | the callers that wait for numbers of a sequence |
 //! | `likely_free` | which lines seem to be free |
 //! | `looks` | the looks at one ticket, which callers share |
-//! | `watched` | what a ticket watches, kept between two calls |
 //! | `onlooker` | events of all lines, from changes of nodes |
 
 mod asked;
@@ -46,7 +45,6 @@ mod seeing;
 mod session;
 mod sessions;
 mod waking;
-mod watched;
 
 pub use contract::{
     Change, Enter, Entered, Followed, Front, Granted, Hint, Precondition, Register, Remove,

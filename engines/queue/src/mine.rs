@@ -8,7 +8,6 @@ use crate::looks::Looks;
 use crate::node::{Name, Node};
 use crate::position::Position;
 use crate::session::Session;
-use crate::watched::Watched;
 
 /// A ticket that this client put into a line, or asked to.
 #[derive(Clone)]
@@ -23,8 +22,6 @@ pub(crate) struct OwnTicket {
     pub(crate) told: Option<Time>,
     /// The reads of it.
     pub(crate) looks: Arc<Looks<Sighting>>,
-    /// Its owner's last watch.
-    pub(crate) watched: Watched,
     /// The owner's last sign of life. A session lives on although the owner of a ticket has long
     /// given it up.
     pub(crate) signed: Time,
@@ -53,7 +50,6 @@ impl OwnTicket {
             holds: false,
             told: None,
             looks: Arc::default(),
-            watched: Watched::default(),
             signed: now,
             is_asked_again: false,
             going: Going::Not,

@@ -9,6 +9,7 @@ use futures_util::future::{Either, select};
 use futures_util::stream::{self, StreamExt as _};
 use tenure_core::wake::WakeRegistry;
 use tenure_core::{Result, Runtime, spawn_cancellable};
+use tokio::sync::oneshot;
 
 use crate::calls::Calls;
 use crate::contract::{Remove, Sought, Store};
@@ -52,6 +53,19 @@ impl<S: Store> Parts<S> {
         work: impl Future<Output = Result<T>> + Send + 'static,
     ) -> Result<T> {
         spawn_cancellable(&*self.host, work).await.unwrap_or_else(|| Err(self.store.silence()))
+    }
+
+    /// Runs this on the runtime to its end, also if the caller gives up.
+    pub(crate) async fn outlives_caller<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T>> + Send + 'static,
+    ) -> Result<T> {
+        let (sender, receiver) = oneshot::channel();
+        self.host.spawn(Box::pin(async move {
+            // The caller may have gone.
+            let _ = sender.send(work.await);
+        }));
+        receiver.await.unwrap_or_else(|_| Err(self.store.silence()))
     }
 
     /// Sets one time limit for a whole verb, at any count of requests. The verb is boxed: a

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::{Result, Runtime, Sampler};
-use tokio::sync::oneshot;
 
 use crate::contract::Store;
 use crate::likely_free::LikelyFree;
@@ -78,16 +77,13 @@ async fn living<S: Store>(
     if let Some(session) = sessions.living(ttl, now()) {
         return Ok(session);
     }
-    // The caller may give up: the session is opened all the same, for the next caller.
-    let (sender, receiver) = oneshot::channel();
+    // If the caller gives up, the session is opened for the next caller.
     let (opens, sessions) = (parts.clone(), sessions.clone());
-    parts.host.spawn(Box::pin(async move {
-        let opened = opens.in_time(open(&opens, &sessions, ttl)).await;
-        drop(turn);
-        // The caller may have gone.
-        let _ = sender.send(opened);
-    }));
-    receiver.await.unwrap_or_else(|_| Err(parts.store.silence()))
+    let opening = async move {
+        let _turn = turn;
+        opens.in_time(open(&opens, &sessions, ttl)).await
+    };
+    parts.outlives_caller(opening).await
 }
 
 async fn open<S: Store>(

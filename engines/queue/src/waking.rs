@@ -20,7 +20,7 @@ const MOMENT: Duration = Duration::from_millis(250);
 impl<S: Store> Queue<S> {
     pub(crate) async fn wake(&self, ticket: &Ticket, standing: TicketState) -> Result<Wake> {
         let Parts { own, bells, host, .. } = &*self.parts;
-        let bell = bells.subscribe(ticket.id);
+        let (bell, mut watch) = (bells.subscribe(ticket.id), None::<(Watching, Vec<Node>)>);
         loop {
             // Subscribe first, then read, so that no change between the two is missed.
             let mut rung = pin!(bell.notified());
@@ -36,37 +36,32 @@ impl<S: Store> Queue<S> {
                 return Ok(Wake::Served(seen.node.number()));
             }
             let nodes = watched(&seen);
-            let mut listened = match mine.watched.listen(&nodes) {
-                Some(listened) => listened,
-                None if self.is_near(&seen, &mut rung).await => continue,
-                None => {
+            let open = match &mut watch {
+                Some((open, of)) if same(of, &nodes) => open,
+                _ if self.is_near(&seen, &mut rung).await => continue,
+                _ => {
                     // Its own client may wake it before the store has answered.
-                    let watching = self.watching(nodes.clone());
-                    let opening = pin!(mine.watched.open(&nodes, &**host, watching));
-                    match select(rung.as_mut(), opening).await {
-                        Either::Left(_) => continue,
-                        Either::Right((opened, _)) => match opened? {
-                            Some(listened) => listened,
-                            None => continue,
-                        },
-                    }
+                    let opening = pin!(self.watching(nodes.clone()));
+                    let Either::Right((open, _)) = select(rung.as_mut(), opening).await else {
+                        continue;
+                    };
+                    &mut watch.insert((open?, nodes)).0
                 }
             };
-            if listened.at() > seen.position.at {
+            if open.at > seen.position.at {
                 let Some(now) = self.see_now(&mine).await? else { return Ok(Wake::Look) };
                 match changes(&seen, &now, standing) {
                     Some(wake) => return Ok(wake),
-                    None if !same(&seen, &now) => continue,
+                    None if !same(&watched(&seen), &watched(&now)) => continue,
                     None => {}
                 }
             }
-            let hint = {
-                let changed = pin!(listened.changed());
-                match select(rung.as_mut(), changed).await {
-                    Either::Left(_) => None,
-                    Either::Right((hint, _)) => Some(hint),
-                }
+            let hint = match select(rung.as_mut(), open.changed.as_mut()).await {
+                Either::Left(_) => None,
+                Either::Right((hint, _)) => Some(hint),
             };
+            // A watch that has reported a change is used up.
+            watch = watch.filter(|_| hint.is_none());
             if let Some(Hint::Released(at)) = hint
                 && seen.position.is_next()
             {
@@ -85,9 +80,10 @@ impl<S: Store> Queue<S> {
     }
 
     /// Watches these nodes.
-    fn watching(&self, nodes: Vec<Node>) -> impl Future<Output = Result<Watching>> + Send + use<S> {
+    async fn watching(&self, nodes: Vec<Node>) -> Result<Watching> {
         let parts = self.parts.clone();
-        async move { parts.in_time(parts.store.watch(&nodes)).await }
+        let opening = async move { parts.in_time(parts.store.watch(&nodes)).await };
+        self.parts.outlives_caller(opening).await
     }
 
     /// Waits a moment for a wake-up before a watch is opened, if only tickets of this client keep
@@ -173,8 +169,7 @@ fn changes(before: &Sighting, now: &Sighting, standing: TicketState) -> Option<W
     }
 }
 
-/// Returns whether the same nodes must be watched.
-fn same(before: &Sighting, now: &Sighting) -> bool {
-    let (before, now) = (watched(before), watched(now));
-    before.len() == now.len() && before.iter().zip(&now).all(|(one, other)| one.is_as(other))
+/// Returns whether these are the same nodes, unchanged.
+fn same(some: &[Node], others: &[Node]) -> bool {
+    some.len() == others.len() && some.iter().zip(others).all(|(one, other)| one.is_as(other))
 }
