@@ -2,7 +2,7 @@
 
 use tenure_core::{Error, Loss, Result, errors, served};
 use tenure_queue::{
-    Ahead, Enter, Entered, Front, Name, Node, Position, Precondition, Register, Remove, Removed,
+    Enter, Entered, Front, Name, Node, Position, Precondition, Register, Remove, Removed,
     SessionId, Why, Written,
 };
 
@@ -88,12 +88,11 @@ pub(crate) fn enter(keys: &Keys, enter: &Enter<'_>, key: &[u8], latch: &Latch) -
 pub(crate) fn position(last: &Front, own: &Node) -> Option<Position> {
     let own_at = last.nodes.partition_point(|node| node.created < own.created);
     let (nodes, share) = (&last.nodes[..own_at], own.ticket.share);
-    let (mut ahead, unseen) = (Ahead::of(nodes), unseen(last));
-    if unseen > 0 && served(ahead.taken, share) {
+    let (taken, unseen) = (nodes.iter().map(Node::take).sum(), unseen(last));
+    if unseen > 0 && served(taken, share) {
         return None;
     }
-    ahead.count = ahead.count.saturating_add(unseen);
-    ahead.taken = taken_with(ahead.taken, unseen);
+    let ahead = (nodes.len().saturating_add(unseen), taken_with(taken, unseen));
     Some(Position::new(last.at, ahead, nodes.iter().rev().cloned(), share))
 }
 
@@ -186,7 +185,7 @@ pub(crate) fn twin(front: &Front, name: &Name, before: u64) -> Option<Node> {
 /// Deletes the ticket's key if it and the others are unchanged. With a latch, the ticket is kept
 /// out from then on, either way.
 pub(crate) fn remove(keys: &Keys, remove: &Remove<'_>, latch: Option<&Latch>) -> TxnRequest {
-    let Remove { node, provided, why, front, next } = *remove;
+    let Remove { node, provided, why, front } = *remove;
     let key = node.key.to_vec();
     let mut compare = vec![is_made(key.clone(), node.created)];
     compare.extend(provided.iter().map(|node| is_changed(node.key.to_vec(), node.version)));
@@ -195,9 +194,7 @@ pub(crate) fn remove(keys: &Keys, remove: &Remove<'_>, latch: Option<&Latch>) ->
         // Onlookers see it in the same revision.
         success.push(put_op(put(keys.broken(), node.name.id.to_string().into_bytes(), 0)));
     }
-    let line = |most| first(keys.line(&node.name.line), most);
-    let look = next.map(|next| get(next.key.to_vec())).or_else(|| front.map(line));
-    success.extend(look.map(range_op));
+    success.extend(front.map(|most| range_op(first(keys.line(&node.name.line), most))));
     let shut = latch.map(|latch| shut(keys, latch));
     success.extend(shut.clone());
     TxnRequest { compare, success, failure: shut.into_iter().collect() }
@@ -215,15 +212,9 @@ fn shut(keys: &Keys, latch: &Latch) -> RequestOp {
 }
 
 /// Returns the outcome of a removal.
-pub(crate) fn removed(keys: &Keys, remove: &Remove<'_>, answer: TxnResponse) -> Removed {
-    let at = answered_at(answer.header);
-    let gone = answer.succeeded;
-    let mut front = ranges(answer).next().map(|range| front(keys, &range, at));
-    if let (Some(front), Some(next)) = (&mut front, remove.next) {
-        // Another ticket may have its key.
-        front.nodes.retain(|node| node.created == next.created);
-    }
-    Removed { gone, front }
+pub(crate) fn removed(keys: &Keys, answer: TxnResponse) -> Removed {
+    let (at, gone) = (answered_at(answer.header), answer.succeeded);
+    Removed { gone, front: ranges(answer).next().map(|range| front(keys, &range, at)) }
 }
 
 /// Keeps the ticket out for good, and reads its key, if it has one.

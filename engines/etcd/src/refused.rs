@@ -32,7 +32,7 @@ impl Etcd {
     /// says so.
     pub(crate) async fn remove_only(&self, remove: &Remove<'_>) -> Result<Removed> {
         let answer = self.cluster.txn(entry::remove_only(&self.keys, remove)).await?;
-        let mut removed = entry::removed(&self.keys, remove, answer);
+        let mut removed = entry::removed(&self.keys, answer);
         if !removed.gone {
             let (nodes, _) = self.look(&[Sought::Seen(remove.node)]).await?;
             let is_same = |node: tenure_queue::Node| node.created == remove.node.created;

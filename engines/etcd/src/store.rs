@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures_util::future::{join_all, select_all, try_join_all};
 use tenure_core::{Error, ErrorKind, Guarantees, Key, Loss, Result, TicketId, served};
 use tenure_queue::{
-    Ahead, Enter, Entered, Followed, Front, Granted, Hint, LineId, Name, Node, Position,
+    Enter, Entered, Followed, Front, Granted, Hint, LineId, Name, Node, Position,
     Precondition, Register, Remove, Removed, SessionId, Sought, Store, Watching, Written,
 };
 
@@ -185,7 +185,7 @@ impl Store for Etcd {
         if let Some(latch) = latch {
             self.was_shut(id, latch, &answer);
         }
-        Ok(entry::removed(&self.keys, remove, answer))
+        Ok(entry::removed(&self.keys, answer))
     }
 
     async fn fence_out(&self, name: &Name, session: SessionId) -> Result<Option<Node>> {
@@ -394,9 +394,8 @@ impl Etcd {
         if served(taken, share) {
             return self.in_whole_line(own).await;
         }
-        let ahead = Ahead::of(&first.nodes);
-        let nearest = near.nodes.first().map_or(0, |node| node.created);
-        let ahead = Ahead { taken: ahead.taken.max(taken), nearest, ..ahead };
+        let first_taken: u64 = first.nodes.iter().map(Node::take).sum();
+        let ahead = (first.nodes.len(), first_taken.max(taken));
         Ok(Position::new(first.at, ahead, near.nodes, share))
     }
 

@@ -241,15 +241,12 @@ pub struct Remove<'a> {
     pub why: Why,
     /// Return the front of the line without it, up to this count.
     pub front: Option<usize>,
-    /// The node that is the front alone then, if it still exists. A store that returns just that
-    /// need not read the line.
-    pub next: Option<&'a Node>,
 }
 
 impl<'a> Remove<'a> {
     /// Removes this node without conditions, and asks for nothing else.
     pub fn just(node: &'a Node) -> Self {
-        Self { node, provided: &[], why: Why::Left, front: None, next: None }
+        Self { node, provided: &[], why: Why::Left, front: None }
     }
 }
 

@@ -72,18 +72,13 @@ impl<S: Store> Queue<S> {
         // of it.
         let most = if !holds && node.takes_all() { 1 } else { PAGE };
         let front = (!holds || !is_alone).then_some(most);
-        let next = if holds { self.parts.own.next_of(node) } else { None };
-        let remove = Remove { front, next: next.as_ref(), ..Remove::just(node) };
-        let Removed { gone, mut front } = self.parts.store.remove(&remove).await?;
+        let remove = Remove { front, ..Remove::just(node) };
+        let Removed { gone, front } = self.parts.store.remove(&remove).await?;
         if !gone {
             return Ok(LeaveOutcome::Absent);
         }
         if front.is_none() {
             self.wake_latecomers(node);
-        }
-        if next.is_some() && front.as_ref().is_some_and(|front| front.nodes.is_empty()) {
-            // It has left meanwhile, and another ticket is the next.
-            front = self.parts.store.front(&node.name.line, PAGE).await.ok();
         }
         self.ring_served(front.as_ref());
         let waited = front.is_some_and(|front| !holds && keeps_out(&front, node));

@@ -52,5 +52,5 @@ pub use contract::{
 };
 pub use likely_free::LikelyFree;
 pub use node::{LineId, Name, Node};
-pub use position::{Ahead, Position, blockers};
+pub use position::{Position, blockers};
 pub use queue::Queue;

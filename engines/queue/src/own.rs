@@ -5,7 +5,7 @@ use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use tenure_core::sync::Mutex;
-use tenure_core::{ExpiringMap, TicketId, TicketState, Time};
+use tenure_core::{ExpiringMap, TicketId, Time};
 
 use crate::asked::Asked;
 use crate::contract::SessionId;
@@ -30,15 +30,12 @@ struct Tickets {
     ended: ExpiringMap<()>,
     /// Count of tickets in each line.
     lines: HashMap<LineId, usize>,
-    /// Waiting tickets, by the number of the one right ahead.
-    behind: HashMap<u64, TicketId>,
 }
 
 impl Tickets {
     /// Removes a ticket. Returns whether it was there.
     fn take_off(&mut self, id: TicketId) -> bool {
         let Some(mine) = self.by_id.remove(&id) else { return false };
-        self.part(&mine);
         let line = mine.name.line;
         if let Some(count) = self.lines.get_mut(&line) {
             *count -= 1;
@@ -51,9 +48,8 @@ impl Tickets {
 
     fn put(&mut self, mine: OwnTicket) {
         let line = mine.name.line.clone();
-        match self.by_id.insert(mine.name.id, mine) {
-            Some(before) => self.part(&before),
-            None => *self.lines.entry(line).or_default() += 1,
+        if self.by_id.insert(mine.name.id, mine).is_none() {
+            *self.lines.entry(line).or_default() += 1;
         }
     }
 
@@ -61,15 +57,6 @@ impl Tickets {
     /// a join gives no sign of life meanwhile.
     fn is_overdue(&self, mine: &OwnTicket, now: Time) -> bool {
         mine.is_overdue(now) && !self.asked.is_alive(mine.name.id, now)
-    }
-
-    /// Removes a ticket from `behind`.
-    fn part(&mut self, mine: &OwnTicket) {
-        if let Some(seen) = &mine.seen
-            && self.behind.get(&seen.position.ahead.nearest) == Some(&mine.name.id)
-        {
-            self.behind.remove(&seen.position.ahead.nearest);
-        }
     }
 }
 
@@ -188,7 +175,7 @@ impl OwnTickets {
             return;
         }
         all.asked.remove(seen.node.name.id);
-        let Some(mut mine) = all.by_id.remove(&seen.node.name.id) else { return };
+        let Some(mine) = all.by_id.get_mut(&seen.node.name.id) else { return };
         // An answer may be older than one that came before it. A served ticket stays served until
         // it leaves, or is asked to.
         mine.holds = (mine.holds || holds) && !seen.node.told;
@@ -196,23 +183,8 @@ impl OwnTickets {
             mine.told = Some(mine.session.end());
         }
         if mine.seen.as_ref().is_none_or(|before| before.position.at <= seen.position.at) {
-            all.part(&mine);
             mine.seen = Some(seen.clone());
-            let nearest = seen.position.ahead.nearest;
-            if seen.position.state == TicketState::Waiting && nearest > 0 {
-                all.behind.insert(nearest, mine.name.id);
-            }
         }
-        all.by_id.insert(mine.name.id, mine);
-    }
-
-    /// Returns the node that is served alone when this holder leaves, if it is a ticket of this
-    /// client. That is the one right behind it, if both take the whole capacity.
-    pub(crate) fn next_of(&self, holder: &Node) -> Option<Node> {
-        let all = self.lock();
-        let seen = all.by_id.get(all.behind.get(&holder.created)?)?.seen.as_ref()?;
-        let is_alone = holder.takes_all() && seen.node.takes_all() && !seen.node.told;
-        is_alone.then(|| seen.node.clone())
     }
 
     /// Notes that a node is served. Returns whether that is news.
@@ -337,7 +309,7 @@ impl OwnTickets {
 
 #[cfg(test)]
 mod tests {
-    use tenure_core::{Key, Share, Ticket};
+    use tenure_core::{Key, Share, Ticket, TicketState};
 
     use super::*;
     use crate::contract::Granted;

@@ -132,7 +132,7 @@ impl<S: Store> Queue<S> {
         Place {
             number: seen.node.number(),
             state: seen.position.state,
-            ahead: seen.position.ahead.taken,
+            ahead: seen.position.ahead,
             life,
             look: None,
             leaving: seen.node.told,

@@ -9,7 +9,7 @@ use futures_util::future::{OptionFuture, join, join_all};
 use tenure_core::sync::Mutex;
 use tenure_core::{Error, Guarantees, Result, Share, TicketId, served};
 use tenure_kit::{Client, Connection, Link, as_transient};
-use tenure_queue::{Ahead, Front, LikelyFree, LineId, Name, Node, Position, SessionId, blockers};
+use tenure_queue::{Front, LikelyFree, LineId, Name, Node, Position, SessionId, blockers};
 use tokio::time::sleep;
 use zookeeper_client::{Acl, Acls, CreateMode, Error as Said, Stat};
 
@@ -313,8 +313,6 @@ impl ZooKeeper {
         let mut before: Vec<&Child> = listing.before(own).iter().collect();
         loop {
             let (count, taken) = (before.len(), taken(before.iter().copied()));
-            // A ticket that is not read may be gone.
-            let ahead = Ahead { count, taken, nearest: 0 };
             let mut children = keep_out(&before, taken, share);
             let keepers = children.len();
             children.push(own.clone());
@@ -326,7 +324,7 @@ impl ZooKeeper {
             if gone.is_empty() {
                 let node = front.nodes.pop_if(|node| node.name == own.name);
                 let nearest = front.nodes.into_iter().rev();
-                return Ok((node, Position::new(at, ahead, nearest, share)));
+                return Ok((node, Position::new(at, (count, taken), nearest, share)));
             }
             // The unreadable ticket may keep this one out. If this one is not there, that does not
             // matter.
