@@ -34,7 +34,9 @@ impl<S: Store> Queue<S> {
             return Ok(Some(place));
         }
         let name = Name::of(ticket);
-        self.ask(&name, ticket);
+        if !self.ask(&name, ticket) {
+            return Err(self.parts.store.silence());
+        }
         let mut base = match self.raise(&name, ticket).await {
             Ok(base) => base,
             Err(error) => return Err(self.refused(&name, ticket, error).await),
@@ -97,11 +99,12 @@ impl<S: Store> Queue<S> {
         )))
     }
 
-    /// Notes that a join begins, or goes on. It ends if the ticket is given up meanwhile.
-    fn ask(&self, name: &Name, ticket: &Ticket) {
+    /// Notes that a join begins, or goes on. It ends if the ticket is given up meanwhile. Returns
+    /// `false` if too many joins are in flight.
+    fn ask(&self, name: &Name, ticket: &Ticket) -> bool {
         let Parts { own, host, answers_within, .. } = &*self.parts;
         let (now, longest) = (host.now(), *answers_within * 2);
-        own.ask(name.id, now, now.plus(ticket.ttl.max(longest)));
+        own.ask(name.id, now, now.plus(ticket.ttl.max(longest)))
     }
 
     /// Cleans up after a failed join. A refused ticket is not in the line. One without an answer
@@ -118,7 +121,7 @@ impl<S: Store> Queue<S> {
     /// removed when it is overdue.
     async fn stay_out(&self, name: &Name, ticket: &Ticket) {
         let Parts { own, host, .. } = &*self.parts;
-        if own.was_asked_again(name.id)
+        if own.was_asked_again(name.id, host.now())
             && let Some(mine) = own.get(name.id)
             && self.parts.remove(mine).await.is_err()
         {
@@ -276,9 +279,9 @@ impl<S: Store> Queue<S> {
 
     pub(crate) async fn renew_in_line(&self, ticket: &Ticket) -> Result<Option<Place>> {
         let renewed = self.renew_known(ticket).await?;
-        let own = &self.parts.own;
+        let (own, now) = (&self.parts.own, self.parts.host.now());
         // A ticket that may still come in, or is being removed, stays known until that is done.
-        if renewed.is_none() && !own.may_come_in(ticket.id) && !own.is_condemned(ticket.id) {
+        if renewed.is_none() && !own.may_come_in(ticket.id, now) && !own.is_condemned(ticket.id) {
             own.forget(ticket.id);
         }
         Ok(renewed)

@@ -13,7 +13,7 @@
 //! | `node` | a ticket as the store keeps it: its name, its body, its number |
 //! | `position` | the place of a ticket in its line, and the nodes that keep it out: pure |
 //! | `session`, `sessions` | the life of all tickets of one ttl, counted from before each request |
-//! | `own`, `mine`, `asked` | the tickets of this client, one of them, joins in flight |
+//! | `own`, `mine` | the tickets of this client, and one of them |
 //! | `parts` | what the tasks of a client share with it |
 //! | `pauses` | backoff between tries that lost to other clients |
 //! | `queue` | one client: its tickets and its sessions |
@@ -24,7 +24,6 @@
 //! | `looks` | the looks at one ticket, which callers share |
 //! | `onlooker` | events of all lines, from changes of nodes |
 
-mod asked;
 mod calls;
 mod contract;
 mod counting;

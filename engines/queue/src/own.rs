@@ -7,7 +7,6 @@ use std::time::Duration;
 use tenure_core::sync::Mutex;
 use tenure_core::{ExpiringMap, TicketId, Time};
 
-use crate::asked::Asked;
 use crate::contract::SessionId;
 use crate::mine::{Going, OwnTicket, Sighting};
 use crate::node::{LineId, Name, Node};
@@ -24,7 +23,8 @@ pub(crate) struct OwnTickets {
 #[derive(Default)]
 struct Tickets {
     by_id: HashMap<TicketId, OwnTicket>,
-    asked: Asked,
+    /// Joins that began and have no answer yet, and whether they were requested more than once.
+    asked: ExpiringMap<bool>,
     /// Tickets that joined more than once, and are out for good. They are kept as long as a caller
     /// may look for the outcome of the first join.
     ended: ExpiringMap<()>,
@@ -56,7 +56,7 @@ impl Tickets {
     /// Returns whether a ticket is given up, or its time to leave is over. A caller that waits for
     /// a join gives no sign of life meanwhile.
     fn is_overdue(&self, mine: &OwnTicket, now: Time) -> bool {
-        mine.is_overdue(now) && !self.asked.is_alive(mine.name.id, now)
+        mine.is_overdue(now) && self.asked.get(mine.name.id, now).is_none()
     }
 }
 
@@ -65,12 +65,14 @@ impl OwnTickets {
         Self { tickets: Mutex::default(), forgets: Box::new(forgets) }
     }
 
-    /// Notes that a join has begun. The ticket lives until `until` without a sign of life.
-    pub(crate) fn ask(&self, id: TicketId, now: Time, until: Time) {
+    /// Notes that a join has begun. The ticket lives until `until` without a sign of life. Returns
+    /// `false` if too many joins are in flight.
+    #[must_use]
+    pub(crate) fn ask(&self, id: TicketId, now: Time, until: Time) -> bool {
         let mut all = self.lock();
-        let Tickets { by_id, asked, ended, .. } = &mut *all;
-        ended.forget(id);
-        asked.ask(id, now, until, |id| by_id.contains_key(&id));
+        all.ended.forget(id);
+        let is_again = all.asked.forget(id).is_some();
+        all.asked.note(id, is_again, now, until)
     }
 
     /// Notes that a ticket in its line joins again.
@@ -82,7 +84,7 @@ impl OwnTickets {
 
     /// Ends a join, because the owner gives the ticket up. Returns whether there was one.
     pub(crate) fn give_up(&self, id: TicketId) -> bool {
-        self.lock().asked.remove(id)
+        self.lock().asked.forget(id).is_some()
     }
 
     /// Adds a ticket that is about to be put into its line. Returns `false` if its owner has given
@@ -90,7 +92,7 @@ impl OwnTickets {
     #[must_use]
     pub(crate) fn begin(&self, name: &Name, session: &Arc<Session>, now: Time) -> bool {
         let mut all = self.lock();
-        let Some(is_asked_again) = all.asked.is_again(name.id) else { return false };
+        let Some(is_asked_again) = all.asked.get(name.id, now).copied() else { return false };
         if all.by_id.get(&name.id).is_some_and(OwnTicket::is_condemned) {
             // The removal would find it in its line.
             return false;
@@ -113,9 +115,9 @@ impl OwnTickets {
     }
 
     /// Returns whether this client has this ticket in its line, or is about to put it there.
-    pub(crate) fn knows(&self, id: TicketId) -> bool {
+    pub(crate) fn knows(&self, id: TicketId, now: Time) -> bool {
         let all = self.lock();
-        all.by_id.contains_key(&id) || all.asked.contains(id)
+        all.by_id.contains_key(&id) || all.asked.get(id, now).is_some()
     }
 
     /// Notes a sign of life of the owner. Returns whether the ticket is known, and is not being
@@ -149,17 +151,17 @@ impl OwnTickets {
     }
 
     /// Returns whether a ticket joined more than once.
-    pub(crate) fn was_asked_again(&self, id: TicketId) -> bool {
+    pub(crate) fn was_asked_again(&self, id: TicketId, now: Time) -> bool {
         let all = self.lock();
-        all.asked.is_again(id) == Some(true)
+        all.asked.get(id, now) == Some(&true)
             || all.by_id.get(&id).is_some_and(|mine| mine.is_asked_again)
     }
 
     /// Returns whether a join of a ticket may have no answer yet.
-    pub(crate) fn may_come_in(&self, id: TicketId) -> bool {
+    pub(crate) fn may_come_in(&self, id: TicketId, now: Time) -> bool {
         let all = self.lock();
         let is_unanswered = |mine: &OwnTicket| mine.seen.is_none() || mine.is_asked_again;
-        all.asked.contains(id) || all.by_id.get(&id).is_some_and(is_unanswered)
+        all.asked.get(id, now).is_some() || all.by_id.get(&id).is_some_and(is_unanswered)
     }
 
     /// Returns what is known of a ticket.
@@ -174,7 +176,7 @@ impl OwnTickets {
         if all.by_id.get(&seen.node.name.id).is_some_and(other_life) {
             return;
         }
-        all.asked.remove(seen.node.name.id);
+        all.asked.forget(seen.node.name.id);
         let Some(mine) = all.by_id.get_mut(&seen.node.name.id) else { return };
         // An answer may be older than one that came before it. A served ticket stays served until
         // it leaves, or is asked to.
@@ -201,7 +203,7 @@ impl OwnTickets {
     /// once, that is kept for its ttl: a caller may look for the outcome of the first join until
     /// then, and a line may be long.
     pub(crate) fn end(&self, id: TicketId, now: Time, ttl: Duration) {
-        if self.was_asked_again(id) {
+        if self.was_asked_again(id, now) {
             // If the note does not fit, the caller looks for the ticket.
             self.lock().ended.note(id, (), now, now.plus(ttl));
         }
@@ -216,7 +218,7 @@ impl OwnTickets {
     /// Removes a ticket that is out.
     pub(crate) fn forget(&self, id: TicketId) {
         let mut all = self.lock();
-        all.asked.remove(id);
+        all.asked.forget(id);
         let was_there = all.take_off(id);
         drop(all);
         if was_there {
@@ -229,7 +231,7 @@ impl OwnTickets {
     pub(crate) fn forget_condemned(&self, id: TicketId) {
         let mut all = self.lock();
         if all.by_id.get(&id).is_some_and(OwnTicket::is_condemned) {
-            all.asked.remove(id);
+            all.asked.forget(id);
             all.take_off(id);
             drop(all);
             (self.forgets)(id);
@@ -326,7 +328,7 @@ mod tests {
     fn joins(own: &OwnTickets) -> (Name, impl Fn(SessionId, u64, TicketState) -> Sighting) {
         let ticket = Ticket::new(Key::new("k").unwrap(), Share::WHOLE);
         let name = Name::of(&ticket);
-        own.ask(name.id, NOW, NOW.plus(ticket.ttl));
+        assert!(own.ask(name.id, NOW, NOW.plus(ticket.ttl)));
         assert!(own.begin(&name, &session(SESSION), NOW));
         let node = Node {
             name: name.clone(),
@@ -353,13 +355,13 @@ mod tests {
             let own = OwnTickets::new(|_| {});
             let (name, _) = joins(&own);
             if again {
-                own.ask(name.id, NOW, later);
+                assert!(own.ask(name.id, NOW, later));
                 assert!(own.begin(&name, &session(SESSION), NOW));
             }
             own.end(name.id, NOW, ttl);
             assert_eq!(own.has_ended(name.id, NOW), again);
             assert!(!own.has_ended(name.id, later));
-            own.ask(name.id, NOW, later);
+            assert!(own.ask(name.id, NOW, later));
             assert!(!own.has_ended(name.id, NOW), "it joins once more");
         }
     }
@@ -370,10 +372,10 @@ mod tests {
         let (name, _) = joins(&own);
         let later = NOW.plus(Duration::from_secs(100));
         assert!(own.condemn(name.id, later).is_some());
-        own.ask(name.id, later, later.plus(Duration::from_secs(30)));
+        assert!(own.ask(name.id, later, later.plus(Duration::from_secs(30))));
         assert!(!own.begin(&name, &session(SESSION), later), "it is being taken out");
         own.forget_condemned(name.id);
-        own.ask(name.id, later, later.plus(Duration::from_secs(30)));
+        assert!(own.ask(name.id, later, later.plus(Duration::from_secs(30))));
         own.forget_condemned(name.id);
         assert!(own.begin(&name, &session(SESSION), later), "it may come in again");
         own.forget_condemned(name.id);

@@ -126,7 +126,7 @@ impl<S: Store> Parts<S> {
     /// leave like any other holder, and has a ttl to stop.
     async fn ask_orphans_to_leave(&self, session: &Arc<Session>) -> Result<()> {
         for node in self.store.orphans(session.id).await? {
-            if self.own.knows(node.name.id) {
+            if self.own.knows(node.name.id, self.host.now()) {
                 continue;
             }
             // The list may be outdated: this client may have taken the node out since, and only
