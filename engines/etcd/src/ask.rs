@@ -64,36 +64,29 @@ pub(crate) fn delete_op(key: Vec<u8>) -> RequestOp {
 /// Compares: the key was made with this revision; with 0: there is no key.
 pub(crate) fn is_made(key: Vec<u8>, revision: u64) -> Compare {
     let target = TargetUnion::CreateRevision(number(revision));
-    compare(key, Vec::new(), CompareResult::Equal, CompareTarget::Create, target)
+    equal(key, Vec::new(), CompareTarget::Create, target)
 }
 
 /// Compares: the key was changed last with this revision; with 0: there is no key.
 pub(crate) fn is_changed(key: Vec<u8>, revision: u64) -> Compare {
     let target = TargetUnion::ModRevision(number(revision));
-    compare(key, Vec::new(), CompareResult::Equal, CompareTarget::Mod, target)
+    equal(key, Vec::new(), CompareTarget::Mod, target)
 }
 
 /// Compares: there is no key in this span.
 pub(crate) fn is_empty(span: Span) -> Compare {
     let target = TargetUnion::CreateRevision(0);
-    compare(span.from, span.end, CompareResult::Equal, CompareTarget::Create, target)
+    equal(span.from, span.end, CompareTarget::Create, target)
 }
 
-/// Compares: no key in this span was made or changed after this revision.
-pub(crate) fn is_unchanged(span: Span, revision: u64) -> Compare {
-    let target = TargetUnion::ModRevision(number(revision.saturating_add(1)));
-    compare(span.from, span.end, CompareResult::Less, CompareTarget::Mod, target)
-}
-
-fn compare(
+fn equal(
     key: Vec<u8>,
     range_end: Vec<u8>,
-    result: CompareResult,
     target: CompareTarget,
     union: TargetUnion,
 ) -> Compare {
-    let (result, target, target_union) = (result.into(), target.into(), Some(union));
-    Compare { result, target, key, target_union, range_end }
+    let (result, target) = (CompareResult::Equal.into(), target.into());
+    Compare { result, target, key, target_union: Some(union), range_end }
 }
 
 /// Returns the ranges of a transaction's answer, in order.

@@ -7,7 +7,7 @@ use tenure_queue::{
 };
 
 use crate::ask::{
-    delete_op, first, get, is_changed, is_empty, is_made, is_unchanged, last, put, put_op,
+    delete_op, first, get, is_changed, is_empty, is_made, last, put, put_op,
     range_op, ranges,
 };
 use crate::keys::{Keys, answered_at, revision, value};
@@ -66,8 +66,7 @@ pub(crate) fn enter(keys: &Keys, enter: &Enter<'_>, key: &[u8], latch: &Latch) -
     ];
     match precondition {
         Precondition::SameCapacity => compare.extend(keys.others(name).map(is_empty)),
-        Precondition::UnchangedSince(0) => compare.push(is_empty(line.clone())),
-        Precondition::UnchangedSince(at) => compare.push(is_unchanged(line.clone(), at)),
+        Precondition::EmptyLine => compare.push(is_empty(line.clone())),
     }
     let last = range_op(last(line, PAGE));
     let put = put_op(put(key.clone(), value(name.id, body), session.cast_signed()));

@@ -182,8 +182,8 @@ pub struct Enter<'a> {
 pub enum Precondition {
     /// Any tickets of the same capacity.
     SameCapacity,
-    /// No ticket that came, or changed, after this moment. At moment 0, no ticket at all.
-    UnchangedSince(u64),
+    /// No ticket.
+    EmptyLine,
 }
 
 /// The outcome of an [`Enter`].

@@ -42,15 +42,11 @@ impl<S: Store> Queue<S> {
             Err(error) => return Err(self.refused(&name, ticket, error).await),
         };
         let is_all = ticket.share.take() == ticket.share.of();
-        let mut precondition = match patience {
-            WaitMode::Wait => Precondition::SameCapacity,
-            // A part joins, and leaves again if it is not served. Others that share the capacity
-            // come and go all the time.
-            WaitMode::NoWait if !is_all && self.fits.seems(&name.line) => {
-                Precondition::SameCapacity
-            }
-            WaitMode::NoWait => Precondition::UnchangedSince(0),
-        };
+        // A part that would not wait joins, and leaves again if it is not served. Others that share
+        // the capacity come and go all the time.
+        let joins_first = patience == WaitMode::Wait || (!is_all && self.fits.seems(&name.line));
+        let mut precondition =
+            if joins_first { Precondition::SameCapacity } else { Precondition::EmptyLine };
         let (mut swept, mut pauses) = (false, Pauses::on(&*self.parts.host));
         for _ in 0..ATTEMPTS_MAX {
             let session = match self.session(ticket.ttl).await {
@@ -248,12 +244,9 @@ impl<S: Store> Queue<S> {
                 }
                 let fits = served(taken, ticket.share);
                 self.fits.note(&name.line, fits);
-                let is_all = ticket.share.take() == ticket.share.of();
-                Ok(match (fits, is_all) {
-                    (false, _) => Attempt::Busy,
-                    (true, false) => Attempt::Again(Precondition::SameCapacity, base),
-                    (true, true) => Attempt::Again(Precondition::UnchangedSince(at), base),
-                })
+                // If it fits, other tickets have left since, or it is a part.
+                let joins = Attempt::Again(Precondition::SameCapacity, base);
+                Ok(if fits { joins } else { Attempt::Busy })
             }
         }
     }

@@ -277,7 +277,7 @@ impl Store for Map {
             let other_capacity = capacities.find(|of| *of != name.of);
             let closed = match precondition {
                 Precondition::SameCapacity => other_capacity.is_some(),
-                Precondition::UnchangedSince(at) => line.nodes.iter().any(|node| node.version > at),
+                Precondition::EmptyLine => !line.nodes.is_empty(),
             };
             if closed || base.version != base_version || nodes.is_fenced_out(name) {
                 let taken = line.nodes.iter().map(Node::take).sum();
