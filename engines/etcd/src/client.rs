@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use tenure_core::sync::Mutex;
 use tenure_core::{Error, Guarantees, Result};
 use tenure_kit::Link;
-use tenure_queue::{Entered, LikelyFree, Name, Store, Written};
 use tokio::time::sleep;
 
 use crate::cluster::Cluster;
@@ -19,7 +18,7 @@ use crate::wire::{
     KeyValue, LeaseGrantRequest, LeaseGrantResponse, LeaseRevokeRequest, LeaseRevokeResponse,
     RangeRequest,
 };
-use crate::{ask, entry, facts};
+use crate::{ask, facts};
 
 const GRANT: &str = "/etcdserverpb.Lease/LeaseGrant";
 const REVOKE: &str = "/etcdserverpb.Lease/LeaseRevoke";
@@ -36,7 +35,6 @@ pub struct Etcd {
     pub(crate) profile: Guarantees,
     pub(crate) ordinals: Ordinals,
     pub(crate) latches: Latches,
-    pub(crate) free: LikelyFree,
     /// The last requested lease, if it did not become a session.
     asked_lease: Mutex<Option<i64>>,
 }
@@ -49,10 +47,8 @@ impl Etcd {
         let connection = patiently(&cluster.link, || cluster.link.connection()).await?;
         let version = connection.version.clone();
         let profile = facts::profile(&settings, version.as_deref());
-        let (ordinals, latches, free) =
-            (Ordinals::default(), Latches::default(), LikelyFree::new());
-        let etcd =
-            Self { cluster, keys, profile, ordinals, latches, free, asked_lease: Mutex::default() };
+        let (ordinals, latches, asked_lease) = Default::default();
+        let etcd = Self { cluster, keys, profile, ordinals, latches, asked_lease };
         let link = &etcd.cluster.link;
         link.server().refuse_others().await?;
         // A user without rights is refused now, and not at the first lock.
@@ -119,18 +115,6 @@ impl Etcd {
 
     pub(crate) fn asked_lease(&self) -> MutexGuard<'_, Option<i64>> {
         self.asked_lease.lock()
-    }
-
-    /// Reads a line that is not empty as far as is known, for a caller that would not wait. Members
-    /// write a refused transaction to their disks like one that puts a key. Returns `None` if no
-    /// other ticket is in the line.
-    pub(crate) async fn look_first(&self, name: &Name) -> Result<Option<Entered>> {
-        let front = Store::front(self, &name.line, entry::PAGE).await?;
-        self.free.note(&name.line, front.total == 0);
-        let is_there = front.nodes.iter().any(|node| node.name == *name);
-        let has_others = front.total > 0 && !is_there;
-        // The base is 0 as far as is known. The transaction of the join compares that.
-        Ok(has_others.then(|| entry::out(&front, name.of, Written::default())))
     }
 
     /// Lists a span at one revision, a page at a time.

@@ -20,28 +20,6 @@ use crate::wire::{
 /// ticket far back. A member sorts the whole line for any such answer.
 pub(crate) const PAGE: usize = 128;
 
-/// Puts the ticket's key if it is not kept out, and the line is empty and has no base. The answer
-/// has only that outcome.
-pub(crate) fn enter_alone(keys: &Keys, enter: &Enter<'_>, key: &[u8], latch: &Latch) -> TxnRequest {
-    let Enter { name, body, session, .. } = *enter;
-    let compare = vec![is_empty(keys.all_of(&name.line)), is_as_known(keys, latch)];
-    let put = put(key.to_vec(), value(name.id, body), session.cast_signed());
-    let success = vec![put_op(put)];
-    TxnRequest { compare, success, failure: Vec::new() }
-}
-
-/// Returns the node that was made by that; `None` if the line is not empty or has a base.
-pub(crate) fn entered_alone(
-    enter: &Enter<'_>,
-    key: &[u8],
-    answer: &TxnResponse,
-) -> Result<Option<Node>> {
-    if !answer.succeeded {
-        return Ok(None);
-    }
-    made(enter, key, answered_at(answer.header)).map(Some)
-}
-
 /// Returns the ticket whose key was put at this revision.
 fn made(enter: &Enter<'_>, key: &[u8], at: u64) -> Result<Node> {
     let own = Node::read(enter.name.clone(), enter.session, at, at, enter.body);

@@ -10,8 +10,7 @@
 //! ```
 //!
 //! A capacity begins with a hexadecimal digit, and `n` comes after all of these. So the tickets of
-//! a line are one span, and all keys that concern the line are another. If that one is empty, a
-//! join need compare nothing else.
+//! a line are one span.
 //!
 //! A ticket's key is its session's lease, as in etcd's own mutex, and an ordinal among the tickets
 //! of the session in the line. Ordinals are used again: see `ordinals`.
@@ -70,11 +69,6 @@ impl Keys {
         let from = format!("{}/t/{line}/", self.root).into_bytes();
         let end = [&from[..], &[b'f' + 1]].concat();
         Span { from, end }
-    }
-
-    /// Returns the span of a line's tickets and of its base.
-    pub(crate) fn all_of(&self, line: &LineId) -> Span {
-        Span::below(&format!("{}/t/{line}/", self.root))
     }
 
     /// Returns the spans of a line's tickets with smaller and with larger capacities than this
@@ -199,12 +193,10 @@ mod tests {
                 && after.end == line.end
         );
         assert!(keys.is_session(&keys.session(7)) && !keys.is_session(&key));
-        let all = keys.all_of(&name.line);
         let base = keys.register(&Register::Base(name.line.clone()));
-        assert!(line.end <= base && base < all.end && !keys.is_ticket(&base));
+        assert!(line.end <= base && !keys.is_ticket(&base));
         let latch = keys.latch(&Latch { session: 7, nth: 9, shut: 0 });
         assert!(!keys.is_ticket(&latch) && !keys.is_session(&latch));
-        assert_eq!(line.from, all.from);
         let largest = Name { of: u32::MAX, ..name };
         assert!(keys.ticket(&largest, SessionId::MAX, u32::MAX) < line.end);
     }

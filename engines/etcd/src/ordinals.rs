@@ -56,15 +56,9 @@ pub(crate) struct PendingJoin<'a> {
     ordinals: &'a Ordinals,
     id: TicketId,
     before: bool,
-    alone: bool,
 }
 
 impl PendingJoin<'_> {
-    /// Returns whether no other ticket of its session has an ordinal in its line.
-    pub(crate) fn is_alone(&self) -> bool {
-        self.alone
-    }
-
     /// Returns whether an earlier request for the ticket was not answered.
     pub(crate) fn was_asked_before(&self) -> bool {
         self.before
@@ -122,10 +116,8 @@ impl Ordinals {
             }
             None => taken.choose(name, session, latch)?,
         };
-        let line = taken.sessions.get(&session).and_then(|lines| lines.get(&name.line));
-        let alone = line.is_some_and(|line| line.taken() == 1);
         drop(taken);
-        Ok((ordinal, PendingJoin { ordinals: self, id: name.id, before, alone }))
+        Ok((ordinal, PendingJoin { ordinals: self, id: name.id, before }))
     }
 
     /// Takes another ordinal for a ticket that is not in the line, because another ticket has its

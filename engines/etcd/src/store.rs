@@ -14,7 +14,6 @@ use crate::client::{Etcd, PAGE};
 use crate::entry::{EnterReply, Tickets};
 use crate::keys::{answered_at, revision, value};
 use crate::latches::Latch;
-use crate::ordinals::PendingJoin;
 use crate::wire::{KeyValue, RangeResponse, TxnResponse};
 use crate::{ask, entry, facts, journal};
 
@@ -82,7 +81,9 @@ impl Store for Etcd {
         let latch = self.latches.of(name.id, session);
         let (ordinal, asking) = self.ordinals.take(name, session, latch.shut)?;
         let key = self.keys.ticket(name, session, ordinal);
-        let reply = match self.enter_at(enter, &key, &latch, &asking).await {
+        let txn = self.cluster.txn(entry::enter(&self.keys, enter, &key, &latch)).await;
+        let reply = txn.and_then(|answer| entry::entered(&self.keys, enter, &key, &latch, answer));
+        let reply = match reply {
             Err(error) => {
                 if self.is_out_for(name, &error).await {
                     asking.answered();
@@ -310,50 +311,6 @@ impl Etcd {
         let answers = try_join_all(keys.map(|key| self.cluster.range(ask::get(key)))).await?;
         let at = answers.iter().map(|(_, at)| *at).min().unwrap_or(0);
         Ok((answers.into_iter().map(|(range, _)| range).collect(), at))
-    }
-
-    async fn enter_at(
-        &self,
-        enter: &Enter<'_>,
-        key: &[u8],
-        latch: &Latch,
-        asking: &PendingJoin<'_>,
-    ) -> Result<EnterReply> {
-        let line = &enter.name.line;
-        let is_plain = enter.precondition == Precondition::SameCapacity
-            && enter.base_version == 0
-            && asking.is_alone();
-        let asks_alone = is_plain && self.free.seems(line);
-        if asks_alone {
-            let answer =
-                self.cluster.txn(entry::enter_alone(&self.keys, enter, key, latch)).await?;
-            if let Some(node) = entry::entered_alone(enter, key, &answer)? {
-                let (nodes, at) = (vec![node.clone()], node.created);
-                let line = Front { nodes, total: 1, at, unreadable: None };
-                return Ok(EnterReply::Joined(Box::new(node), line));
-            }
-        }
-        let is_first_try =
-            enter.precondition == Precondition::UnchangedSince(0) && enter.base_version == 0;
-        if is_first_try
-            && !asking.was_asked_before()
-            && !self.free.seems(line)
-            && let Some(out) = self.look_first(enter.name).await?
-        {
-            return Ok(EnterReply::Decided(Box::new(out)));
-        }
-        let answer = self.cluster.txn(entry::enter(&self.keys, enter, key, latch)).await?;
-        let reply = entry::entered(&self.keys, enter, key, latch, answer)?;
-        match &reply {
-            // If the line is empty, and the request for an empty line was refused, the line has a
-            // base, which stays.
-            EnterReply::Joined(_, last) => self.free.note(line, last.total < 2 && !asks_alone),
-            EnterReply::Decided(entered) => {
-                self.free.note(line, matches!(**entered, Entered::Out { taken: 0, .. }));
-            }
-            _ => {}
-        }
-        Ok(reply)
     }
 
     /// Removes a ticket that joined and is refused all the same. Returns the refusal.

@@ -189,8 +189,6 @@ fn those_who_wait_behind_their_own_client_watch_nothing_where_hand_overs_are_qui
     play(1, async |cluster| {
         let member = &cluster.members()[0];
         let locks = connect(&cluster).await;
-        // A join of a free line is a request of its own, and it is repeated if another join
-        // overtakes it. This lock is held, so no line is free here.
         let first = locks.mutex("k").ttl(LONG).lock().await.unwrap();
         let before = requests(member);
         let turns = (0..8).map(async |_| {
