@@ -1,9 +1,8 @@
 //! One client of a cluster: its sessions and listings.
 
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tenure_core::sync::Mutex;
 use tenure_core::{Error, Guarantees, Result};
 use tenure_kit::Link;
 use tokio::time::sleep;
@@ -35,8 +34,6 @@ pub struct Etcd {
     pub(crate) profile: Guarantees,
     pub(crate) ordinals: Ordinals,
     pub(crate) latches: Latches,
-    /// The last requested lease, if it did not become a session.
-    asked_lease: Mutex<Option<i64>>,
 }
 
 impl Etcd {
@@ -47,8 +44,8 @@ impl Etcd {
         let connection = patiently(&cluster.link, || cluster.link.connection()).await?;
         let version = connection.version.clone();
         let profile = facts::profile(&settings, version.as_deref());
-        let (ordinals, latches, asked_lease) = Default::default();
-        let etcd = Self { cluster, keys, profile, ordinals, latches, asked_lease };
+        let (ordinals, latches) = Default::default();
+        let etcd = Self { cluster, keys, profile, ordinals, latches };
         let link = &etcd.cluster.link;
         link.server().refuse_others().await?;
         // A user without rights is refused now, and not at the first lock.
@@ -63,46 +60,17 @@ impl Etcd {
         Ok(at)
     }
 
-    /// Requests a lease for a session. The client names it, so that it can end a lease whose grant
-    /// was not answered, or that it did not use, before the next request. No name is used twice: a
-    /// late request to end the earlier lease must not end this one.
+    /// Requests a lease for a session. One whose grant is not answered has no keys, and ends by
+    /// itself.
     pub(crate) async fn grant(&self, ttl: Duration) -> Result<LeaseGrantResponse> {
-        let before = *self.asked_lease();
-        if let Some(before) = before {
-            self.revoke(before).await?;
-        }
         let ttl = i64::try_from(ttl.as_secs()).unwrap_or(i64::MAX).max(1);
-        // Names of leases are positive.
-        let id = getrandom::u64().map_err(|error| Error::unavailable(error.to_string()))?;
-        let id = (id >> 1).cast_signed().max(1);
-        *self.asked_lease() = Some(id);
         let granted: LeaseGrantResponse =
-            match self.cluster.ask(GRANT, LeaseGrantRequest { ttl, id }).await {
-                Err(error) if error.is_retryable() => self.is_granted(id).await.ok_or(error)?,
-                granted => granted?,
-            };
-        if granted.ttl != ttl {
-            tracing::info!(
-                asked = ttl,
-                granted = granted.ttl,
-                "etcd grants another life than was asked for, in seconds"
-            );
-        }
+            self.cluster.ask(GRANT, LeaseGrantRequest { ttl }).await?;
         if granted.ttl <= 0 {
-            return Err(Error::rejected(format!(
-                "{} granted no lease",
-                self.cluster.settings().whom()
-            )));
+            let whom = self.cluster.settings().whom();
+            return Err(Error::rejected(format!("{whom} granted no lease")));
         }
         Ok(granted)
-    }
-
-    /// Returns the lease of a grant that was not answered, or that a proxy delivered twice. It may
-    /// exist, under its name.
-    async fn is_granted(&self, id: i64) -> Option<LeaseGrantResponse> {
-        let there = self.lease(id.cast_unsigned(), false).await.ok()?;
-        let granted = LeaseGrantResponse { id, ttl: there.granted_ttl, ..Default::default() };
-        (there.granted_ttl > 0).then_some(granted)
     }
 
     /// Ends a lease, if it exists.
@@ -111,10 +79,6 @@ impl Etcd {
             Err(error) if error.loss().is_none() => Err(error),
             _ => Ok(()),
         }
-    }
-
-    pub(crate) fn asked_lease(&self) -> MutexGuard<'_, Option<i64>> {
-        self.asked_lease.lock()
     }
 
     /// Lists a span at one revision, a page at a time.

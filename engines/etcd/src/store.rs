@@ -45,14 +45,12 @@ impl Store for Etcd {
         let granted = self.grant(ttl.max(self.cluster.settings().session_ttl)).await?;
         let session = granted.id.cast_unsigned();
         if let Err(error) = self.cluster.txn(entry::open(&self.keys, session)).await {
-            if self.revoke(granted.id).await.is_ok() {
-                self.asked_lease().take();
-            }
+            // If that is not answered, the lease ends by itself.
+            let _ = self.revoke(granted.id).await;
             return Err(error);
         }
         self.ordinals.open(session);
         self.latches.open(session);
-        self.asked_lease().take();
         let ttl = Duration::from_secs(granted.ttl.unsigned_abs());
         Ok(Granted { session, ttl, every: ttl / 3 })
     }
@@ -262,14 +260,6 @@ impl Store for Etcd {
 
     async fn now(&self) -> Result<u64> {
         self.now_at().await
-    }
-
-    async fn close(&self) {
-        let asked = self.asked_lease().take();
-        if let Some(id) = asked {
-            // If that is not answered, the lease ends by itself.
-            let _ = self.revoke(id).await;
-        }
     }
 }
 

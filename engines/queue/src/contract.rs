@@ -123,9 +123,6 @@ pub trait Store: Send + Sync + 'static {
 
     /// Returns a moment that is not before the end of any request that was answered already.
     fn now(&self) -> impl Future<Output = Result<u64>> + Send;
-
-    /// Closes all connections.
-    fn close(&self) -> impl Future<Output = ()> + Send;
 }
 
 /// A node to read.

@@ -105,7 +105,6 @@ impl<S: Store> Engine for Queue<S> {
         // A session that cannot be ended ends by itself.
         let _ = join_all(ended).await;
         self.onlooker.stop();
-        store.close().await;
     }
 }
 

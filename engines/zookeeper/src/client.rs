@@ -112,11 +112,6 @@ impl ZooKeeper {
         self.sessions().get(&session).cloned()
     }
 
-    /// Removes and returns all open sessions.
-    pub(crate) fn take_sessions(&self) -> Vec<Arc<ServerSession>> {
-        self.sessions().drain().map(|(_, wire)| wire).collect()
-    }
-
     pub(crate) fn sessions(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<ServerSession>>> {
         self.sessions.lock()
     }
@@ -364,9 +359,6 @@ impl ZooKeeper {
         let granted = wire.granted();
         if self.facts.is_ensemble && self.facts.unheard_for(granted) > granted / 2 {
             return Err(trouble::too_short(&self.settings, granted));
-        }
-        if granted != ttl {
-            tracing::info!(asked = ?ttl, ?granted, "ZooKeeper grants another life than was asked for");
         }
         self.sessions().insert(wire.session(), wire.clone());
         Ok(wire)

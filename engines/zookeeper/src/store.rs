@@ -179,12 +179,6 @@ impl Store for ZooKeeper {
     async fn now(&self) -> Result<u64> {
         self.now_at().await
     }
-
-    async fn close(&self) {
-        for wire in self.take_sessions() {
-            wire.close().await;
-        }
-    }
 }
 
 impl ZooKeeper {

@@ -447,8 +447,6 @@ impl Store for Map {
         self.0.hear().await;
         Ok(self.0.step(|nodes, _| nodes.at()))
     }
-
-    async fn close(&self) {}
 }
 
 /// The changes of one moment.
