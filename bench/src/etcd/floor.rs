@@ -37,7 +37,7 @@ pub(super) fn member(url: &str) -> &str {
 
 pub(super) async fn grant(wire: &AuthorizedChannel, ttl: Duration) -> i64 {
     let ttl = i64::try_from(ttl.as_secs()).unwrap();
-    let request = LeaseGrantRequest { ttl, id: 0 };
+    let request = LeaseGrantRequest { ttl };
     let granted: LeaseGrantResponse = calls::unary(wire, GRANT, request).await.unwrap();
     granted.id
 }
