@@ -88,12 +88,6 @@ impl Cluster {
         Err(self.silence())
     }
 
-    /// Returns the version of the member that gets the caller's requests. The connections of a
-    /// client may lead to members of different versions.
-    pub(crate) async fn version(&self) -> Result<Option<String>> {
-        Ok(self.home.link().connection().await?.version.clone())
-    }
-
     /// Returns the error for a member's status on the connection of the engine's own runtime.
     pub(crate) fn failed(
         &self,

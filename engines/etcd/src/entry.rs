@@ -273,13 +273,6 @@ pub(crate) fn written(range: RangeResponse) -> Result<Written> {
     Ok(Written { value, version: revision(kept.mod_revision) })
 }
 
-/// Reads some keys at one moment. Not for every member: see
-/// [`survives_lost_readers`](crate::facts::survives_lost_readers).
-pub(crate) fn look(keys: impl Iterator<Item = Vec<u8>>) -> TxnRequest {
-    let success = keys.map(|key| range_op(get(key))).collect();
-    TxnRequest { compare: Vec::new(), success, failure: Vec::new() }
-}
-
 /// Puts a session's key.
 pub(crate) fn open(keys: &Keys, session: SessionId) -> TxnRequest {
     let put = put(keys.session(session), Vec::new(), session.cast_signed());

@@ -15,10 +15,7 @@ use crate::entry::{EnterReply, Tickets};
 use crate::keys::{answered_at, revision, value};
 use crate::latches::Latch;
 use crate::wire::{KeyValue, RangeResponse, TxnResponse};
-use crate::{ask, entry, facts, journal};
-
-/// Maximum operations of one transaction. A member takes 128 by default.
-const OPERATIONS_MAX: usize = 100;
+use crate::{ask, entry, journal};
 
 impl Store for Etcd {
     fn profile(&self) -> Guarantees {
@@ -286,18 +283,12 @@ impl Etcd {
     }
 
     /// Reads these keys. Returns each as it was at a moment after the call, and the first of these
-    /// moments. Uses as few transactions as a member takes, unless it could end by that.
+    /// moments. No transaction reads them: a member before 3.4.23 or 3.5.7 may crash when the client
+    /// of such a transaction goes away.
     pub(crate) async fn gets(
         &self,
         keys: impl Iterator<Item = Vec<u8>>,
     ) -> Result<(Vec<RangeResponse>, u64)> {
-        if facts::survives_lost_readers(self.cluster.version().await?.as_deref()) {
-            let keys: Vec<_> = keys.collect();
-            let looks = keys.chunks(OPERATIONS_MAX).map(|some| entry::look(some.iter().cloned()));
-            let answers = try_join_all(looks.map(|look| self.cluster.txn(look))).await?;
-            let at = answers.iter().map(|answer| answered_at(answer.header)).min().unwrap_or(0);
-            return Ok((answers.into_iter().flat_map(ask::ranges).collect(), at));
-        }
         let answers = try_join_all(keys.map(|key| self.cluster.range(ask::get(key)))).await?;
         let at = answers.iter().map(|(_, at)| *at).min().unwrap_or(0);
         Ok((answers.into_iter().map(|(range, _)| range).collect(), at))
