@@ -6,6 +6,7 @@ mod claim;
 pub(crate) mod counter;
 pub(crate) mod election;
 pub(crate) mod guard;
+pub(crate) mod lease_handle;
 pub(crate) mod locks;
 pub(crate) mod multi;
 pub(crate) mod mutex;

@@ -81,7 +81,7 @@ impl Counter {
                     shown(TTL_MAX)
                 )));
             }
-            claim.locks.client.engine.add(claim.key()?, by, Some(window)).await
+            claim.locks.client.open_engine()?.add(claim.key()?, by, Some(window)).await
         }
     }
 

@@ -259,7 +259,7 @@ impl Election {
 }
 
 async fn leader(client: &Client, key: &Key) -> Result<Option<Leader>> {
-    let line = client.engine.line(key).await?;
+    let line = client.open_engine()?.line(key).await?;
     let front = line.into_iter().find(|(_, place)| place.state == TicketState::Holding);
     Ok(front.map(|(ticket, place)| Leader::of(&ticket, place.number)))
 }

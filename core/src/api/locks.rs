@@ -123,7 +123,7 @@ impl Locks {
     ///
     /// See [`ErrorKind`](crate::ErrorKind).
     pub async fn line(&self, key: impl AsRef<str>) -> Result<Vec<LineEntry>> {
-        let line = self.client.engine.line(&Key::new(key)?).await?;
+        let line = self.client.open_engine()?.line(&Key::new(key)?).await?;
         Ok(line.into_iter().map(LineEntry::from).collect())
     }
 
@@ -133,7 +133,7 @@ impl Locks {
     ///
     /// See [`ErrorKind`](crate::ErrorKind).
     pub async fn keys(&self, prefix: impl AsRef<str>) -> Result<Vec<Key>> {
-        self.client.engine.keys(prefix.as_ref()).await
+        self.client.open_engine()?.keys(prefix.as_ref()).await
     }
 
     /// Breaks a ticket. A waiter leaves the line at once. A holder is asked to leave: the next
@@ -179,16 +179,15 @@ impl Locks {
     /// If the store does not answer, this returns when the ttls of the dropped tickets are over.
     /// With etcd and ZooKeeper it returns after twice [`Guarantees::answers_within`].
     ///
-    /// Release all guards first. A later lock is refused at once with
-    /// [`Reason::Closed`](crate::Reason::Closed); other requests may be
-    /// [`Unavailable`](crate::ErrorKind::Unavailable).
+    /// Release all guards first. Every later request is refused with
+    /// [`Reason::Closed`](crate::Reason::Closed).
     pub async fn close(&self) {
         self.client.close().await;
     }
 
     async fn take_out(&self, key: &str, id: TicketId, how: LeaveMode) -> Result<LeaveOutcome> {
         let ticket = Ticket { id, ..self.ticket(Key::new(key)?) };
-        self.client.engine.leave(&ticket, how).await
+        self.client.open_engine()?.leave(&ticket, how).await
     }
 
     /// A ticket of this owner, with default options.

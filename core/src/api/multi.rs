@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::future::select_all;
 
 use crate::api::claim::{Claim, busy_while_waiting, lease_options};
-use crate::api::guard::until_lost;
+use crate::api::lease_handle::until_lost;
 use crate::lease::options::LockOptions;
 use crate::{Error, Key, Locks, Loss, MutexGuard, Result, Share, Time, Token, Warning};
 
@@ -65,6 +65,38 @@ impl MultiLock {
         async move {
             let taken = all.take(None).await?;
             taken.ok_or_else(busy_while_waiting)
+        }
+    }
+
+    /// Locks all of them, does the work, and releases. The work gets the fencing token of each key,
+    /// in the order of the keys. See [`Mutex::run`](crate::Mutex::run).
+    ///
+    /// ```
+    /// # tenure::blocking::block_on(async {
+    /// let locks = tenure::connect("memory:").await?;
+    /// let accounts = locks.multi_lock(["accounts/alice", "accounts/bob"]);
+    /// let count = accounts.run(|tokens| async move { tokens.len() }).await?;
+    /// assert_eq!(count, 2);
+    /// # Ok::<(), tenure::Error>(()) }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Mutex::run`](crate::Mutex::run).
+    pub fn run<F, Work>(&self, work: F) -> impl Future<Output = Result<Work::Output>> + use<F, Work>
+    where
+        F: FnOnce(Vec<(Key, Token)>) -> Work,
+        Work: Future,
+    {
+        let all = self.clone();
+        async move {
+            let guard = all.lock().await?;
+            let tokens = guard.tokens().map(|(key, token)| (key.clone(), token)).collect();
+            let output = guard.run(work(tokens)).await?;
+            match guard.release().await {
+                Err(error) if error.is_lost() => Err(error),
+                _ => Ok(output),
+            }
         }
     }
 

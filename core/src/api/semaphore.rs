@@ -101,9 +101,9 @@ impl Semaphore {
     }
 
     fn share(&self, count: u32) -> Result<Share> {
-        if self.permits > PERMITS_MAX {
+        if self.permits == 0 || self.permits > PERMITS_MAX {
             return Err(Error::invalid(format!(
-                "a semaphore of {} permits is too large: the maximum is {PERMITS_MAX}",
+                "a semaphore cannot have {} permits: it must have 1 to {PERMITS_MAX}",
                 self.permits
             )));
         }

@@ -83,7 +83,7 @@ impl Sequence {
                 )));
             }
             loop {
-                match claim.locks.client.engine.add(claim.key()?, count, None).await {
+                match claim.locks.client.open_engine()?.add(claim.key()?, count, None).await {
                     Err(error) if error.reason() == Some(Reason::Contended) => {}
                     last => {
                         let last = last?.value;
@@ -101,6 +101,6 @@ impl Sequence {
     /// See [`ErrorKind`](crate::ErrorKind).
     pub fn last(&self) -> impl Future<Output = Result<u64>> + Send + use<> {
         let claim = self.claim.clone();
-        async move { Ok(claim.locks.client.engine.add(claim.key()?, 0, None).await?.value) }
+        async move { Ok(claim.locks.client.open_engine()?.add(claim.key()?, 0, None).await?.value) }
     }
 }

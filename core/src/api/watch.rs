@@ -85,7 +85,7 @@ impl Locks {
 impl Watch {
     pub(crate) async fn start(client: &Arc<Client>, scope: Scope) -> Result<Self> {
         client.runtime.ready()?;
-        let cursor = client.engine.events(&scope, None).await?.cursor;
+        let cursor = client.open_engine()?.events(&scope, None).await?.cursor;
         let (client, seen, rest) = (client.clone(), VecDeque::new(), Cooldown::default());
         Ok(Self(EventStream::new(Onlooker { client, scope, cursor, seen, rest })))
     }
@@ -136,7 +136,7 @@ impl Source for Onlooker {
             }
             let runtime = &*self.client.runtime;
             self.rest.over(runtime).await;
-            let news = self.client.engine.events(&self.scope, Some(self.cursor)).await;
+            let news = self.client.open_engine()?.events(&self.scope, Some(self.cursor)).await;
             let news = self.rest.after(news, runtime)?;
             self.cursor = news.cursor;
             if news.missed {

@@ -56,7 +56,7 @@ pub(crate) async fn acquire(
     client.runtime.ready()?;
     client.releaser.room()?;
     if client.renewer.has_ended() {
-        return Err(Error::closed(&ticket.key));
+        return Err(Error::closed().with_key(&ticket.key));
     }
     let (key, in_line) = (ticket.key.clone(), InLine::default());
     let (mode, time) = match wait {
@@ -126,7 +126,7 @@ async fn join(client: &Client, lease: &mut Lease, mode: WaitMode) -> Result<Opti
         // `close` refuses new tickets, then waits for those that are counted: this one is refused
         // or counted.
         if client.renewer.has_ended() {
-            return Err(Error::closed(&ticket.key));
+            return Err(Error::closed().with_key(&ticket.key));
         }
         lease.sends_join();
         let joined = attempts.send(&*client.runtime, || client.engine.join(&ticket, mode)).await;
@@ -135,7 +135,9 @@ async fn join(client: &Client, lease: &mut Lease, mode: WaitMode) -> Result<Opti
             Ok(None) => lease.is_refused(),
             Err(error) if !error.is_retryable() => lease.is_refused(),
             Err(_) if attempts.pause(&*client.runtime).await? => continue,
-            Err(_) if client.renewer.has_ended() => return Err(Error::closed(&ticket.key)),
+            Err(_) if client.renewer.has_ended() => {
+                return Err(Error::closed().with_key(&ticket.key));
+            }
             Err(_) => {}
         }
         return attempts.outcome(joined);
@@ -165,7 +167,7 @@ fn judge(key: &Key, lease: &mut LeaseState, now: Time) -> Option<Result<Waited>>
     match lease.judge(now) {
         State::Holding(number) => Some(Ok(Waited::Served(number))),
         State::Lost(Loss::Expired | Loss::SessionGone) => Some(Ok(Waited::Expired)),
-        State::Lost(Loss::Closed) => Some(Err(Error::closed(key))),
+        State::Lost(Loss::Closed) => Some(Err(Error::closed().with_key(key))),
         State::Lost(loss) => Some(Err(Error::lost_in_line(key, loss, lease.number()))),
         State::Asked | State::Waiting | State::Released => {
             lease.reason_to_give_up(now).cloned().map(Err)

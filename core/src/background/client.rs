@@ -14,7 +14,7 @@ use crate::background::renewer::Renewer;
 use crate::background::retries::Retries;
 use crate::contract::any::AnyEngine;
 use crate::wake::wake_all;
-use crate::{Engine, Guarantees, Liveness, Runtime};
+use crate::{Engine, Error, Guarantees, Liveness, Result, Runtime};
 
 pub(crate) struct Client {
     pub(crate) engine: AnyEngine,
@@ -56,6 +56,11 @@ impl Client {
             runtime,
             retries,
         })
+    }
+
+    /// The engine, for a request of the caller. After `close` each is refused.
+    pub(crate) fn open_engine(&self) -> Result<&AnyEngine> {
+        if self.renewer.has_ended() { Err(Error::closed()) } else { Ok(&self.engine) }
     }
 
     /// Ends every lease, releases what was dropped, and closes the engine.

@@ -159,13 +159,10 @@ impl Error {
         error
     }
 
-    /// The lock is refused because its [`Locks`](crate::Locks) were closed.
-    pub(crate) fn closed(key: &Key) -> Self {
-        Self::invalid(format!(
-            "{key:?} cannot be locked: its `Locks` were closed with `close`: connect again"
-        ))
-        .with_reason(Reason::Closed)
-        .with_key(key)
+    /// The request is refused because its [`Locks`](crate::Locks) were closed.
+    pub(crate) fn closed() -> Self {
+        Self::invalid("these `Locks` were closed with `close`: connect again")
+            .with_reason(Reason::Closed)
     }
 
     /// The store did not answer, and it may have acted.

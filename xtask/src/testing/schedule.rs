@@ -34,10 +34,15 @@ const WAIT: [(&str, &str); 9] = [
 const LONG: [&str; 2] = ["conformance/tests/simulation.rs", "conformance/tests/broken_holders.rs"];
 
 /// Tests that must run alone, by program and prefix, each with the reason.
-const ALONE: [(&str, &[&str]); 2] = [
+const ALONE: [(&str, &[&str]); 3] = [
     // 10,000 locks are renewed in time, and a flushed server gets its scripts before the next call:
     // both need a machine that is not busy.
     ("engines/redis/tests/faults.rs", &["crowds::", "storm::"]),
+    // Forty clients renew leases of 3 s while one of three members stands still.
+    (
+        "engines/etcd/tests/faults.rs",
+        &["members::holders_", "members::a_follower_that_stands_still"],
+    ),
     // 1,000 waiters, and the thousands of holders of a full session, renew in time.
     ("engines/zookeeper/tests/faults.rs", &["crowds::"]),
 ];

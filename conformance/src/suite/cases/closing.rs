@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use tenure_core::{ErrorKind, Locks, Loss};
+use tenure_core::{Locks, Loss, Reason, Result};
 
 use super::acts::{lost, needs};
 use crate::Arena;
@@ -55,11 +55,23 @@ pub(crate) async fn waiters_and_later_callers_are_refused(arena: &Arena) {
     arena.stands_in_line("k", 2, &mut waiting).await;
     locks.close().await;
     let refused = arena.soon("a waiter is refused", waiting).await.unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
-    let late = mutex.lock().now_or_never().expect("a late caller is refused without a wait");
-    assert_eq!(late.unwrap_err().kind(), ErrorKind::Invalid);
-    let late = mutex.try_lock().now_or_never().expect("a late caller is refused without a wait");
-    assert_eq!(late.unwrap_err().kind(), ErrorKind::Invalid);
+    assert_eq!(refused.reason(), Some(Reason::Closed), "{refused}");
+    is_refused_at_once(mutex.lock());
+    is_refused_at_once(mutex.try_lock());
+    is_refused_at_once(locks.line("k"));
+    is_refused_at_once(locks.keys(""));
+    is_refused_at_once(locks.break_ticket("k", guard.id()));
+    is_refused_at_once(locks.force_unlock("k", guard.id()));
+    is_refused_at_once(locks.sequence("k").next());
+    is_refused_at_once(locks.counter("k").get());
+    is_refused_at_once(locks.election("k").leader());
+    is_refused_at_once(locks.watch("k"));
     guard.check().unwrap();
     guard.release().await.unwrap();
+}
+
+fn is_refused_at_once<T>(request: impl Future<Output = Result<T>>) {
+    let late = request.now_or_never().expect("a late caller is refused without a wait");
+    let refused = late.err().expect("a late caller is refused");
+    assert_eq!(refused.reason(), Some(Reason::Closed), "{refused}");
 }

@@ -129,19 +129,14 @@ fn holders_with_short_lives_keep_their_locks_while_a_follower_stands_still() {
 }
 
 #[test]
-fn holders_keep_their_locks_while_a_follower_stands_still() {
-    holders_keep_their_locks(6, |cluster| cluster.follower().unwrap().freeze().unwrap());
-}
-
-#[test]
 fn holders_keep_their_locks_while_the_leader_stands_still() {
-    holders_keep_their_locks(6, |cluster| cluster.leader().unwrap().freeze().unwrap());
+    holders_keep_their_locks(8, |cluster| cluster.leader().unwrap().freeze().unwrap());
 }
 
 #[test]
 fn a_follower_that_stands_still_costs_a_caller_one_timeout() {
     const CLIENTS: usize = 40;
-    const TIMEOUT: Duration = Duration::from_secs(5);
+    const TIMEOUT: Duration = Duration::from_secs(10);
     play(3, async |cluster| {
         let url = format!("{}?timeout={}s", cluster.url(), TIMEOUT.as_secs());
         let visit = async |locks: &Locks, at: usize| {
