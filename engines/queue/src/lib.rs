@@ -21,7 +21,6 @@
 //! | `joining`, `seeing`, `leaving`, `waking`, `counting` | what carries them out |
 //! | `calls` | the callers that wait for numbers of a sequence |
 //! | `likely_free` | which lines seem to be free |
-//! | `looks` | the looks at one ticket, which callers share |
 //! | `onlooker` | events of all lines, from changes of nodes |
 
 mod calls;
@@ -31,7 +30,6 @@ mod engine;
 mod joining;
 mod leaving;
 mod likely_free;
-mod looks;
 mod mine;
 mod node;
 mod onlooker;

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use tenure_core::Time;
+use tenure_core::{Result, Time};
+use tenure_kit::SingleFlight;
 
-use crate::looks::Looks;
 use crate::node::{Name, Node};
 use crate::position::Position;
 use crate::session::Session;
@@ -21,7 +21,7 @@ pub(crate) struct OwnTicket {
     /// It was asked to leave, and may keep its place until this time.
     pub(crate) told: Option<Time>,
     /// The reads of it.
-    pub(crate) looks: Arc<Looks<Sighting>>,
+    pub(crate) reads: Arc<SingleFlight<Result<Option<Sighting>>>>,
     /// The owner's last sign of life. A session lives on although the owner of a ticket has long
     /// given it up.
     pub(crate) signed: Time,
@@ -49,7 +49,7 @@ impl OwnTicket {
             seen: None,
             holds: false,
             told: None,
-            looks: Arc::default(),
+            reads: Arc::default(),
             signed: now,
             is_asked_again: false,
             going: Going::Not,

@@ -24,7 +24,7 @@ impl<S: Store> Parts<S> {
     /// Returns where this client's ticket stands; `None` if it is out. Notes what it read.
     pub(crate) async fn see(self: &Arc<Self>, mine: &OwnTicket) -> Result<Option<Sighting>> {
         let (parts, mine) = (self.clone(), mine.clone());
-        self.errand(async move { mine.looks.share(parts.look_at(&mine)).await }).await
+        self.errand(async move { mine.reads.run(parts.look_at(&mine)).await }).await
     }
 
     /// The same for an owner that relies on the life of its session from now on.

@@ -182,7 +182,8 @@ impl ZooKeeper {
         wire: &ServerSession,
         line: &LineId,
     ) -> Result<Arc<Listing>, Said> {
-        wire.looks.share(line, self.list_alone(wire, line)).await
+        let listings = wire.listings_of(line);
+        listings.run(async { self.list_alone(wire, line).await.map(Arc::new) }).await
     }
 
     async fn list_alone(&self, wire: &ServerSession, line: &LineId) -> Result<Listing, Said> {

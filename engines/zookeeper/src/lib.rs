@@ -44,7 +44,7 @@
 //! | `wire`, `signs`, `link` | a session, its signs of life, and the session that is not for tickets |
 //! | `tls` | the way to the servers by TLS, with that feature |
 //! | `task` | the client crate's task of a session, and its end |
-//! | `looks`, `watches` | what the callers of one session share |
+//! | `watches` | the watches of one session, which its callers share |
 //! | `client`, `store`, `entry`, `put`, `used` | one client, and the contract of a queue, filled in |
 //! | `keys`, `node_cache` | the names of nodes, and a cache of tickets |
 //! | `nodes` | the count of nodes of each session |
@@ -58,7 +58,6 @@ mod entry;
 mod facts;
 mod keys;
 mod link;
-mod looks;
 mod node_cache;
 mod nodes;
 mod others;

@@ -4,18 +4,21 @@
 //! So a listing that is requested after a create shows the line with it. Several requests are sent
 //! at once and awaited together.
 
+use std::collections::HashMap;
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tenure_core::sync::Mutex;
 use tenure_core::{Clock as _, Result, SystemClock};
+use tenure_kit::SingleFlight;
+use tenure_queue::LineId;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 use zookeeper_client::{Client, Error as Said, SessionState, StateWatcher};
 
-use crate::looks::Looks;
+use crate::keys::Listing;
 use crate::settings::Settings;
 use crate::signs::Signs;
 use crate::task::{SessionTask, spawned_by};
@@ -39,7 +42,7 @@ pub(crate) struct ServerSession {
     pub(crate) watches: UntilDropped,
     client: Client,
     _task: Option<SessionTask>,
-    pub(crate) looks: Looks,
+    listings: Mutex<HashMap<LineId, Weak<Listings>>>,
     settings: Arc<Settings>,
     room: Semaphore,
     signs: Mutex<Signs>,
@@ -50,6 +53,9 @@ pub(crate) struct ServerSession {
     /// A request had no answer in time, and none after it had one.
     is_silent: AtomicBool,
 }
+
+/// The listings of one line.
+pub(crate) type Listings = SingleFlight<Result<Arc<Listing>, Said>>;
 
 /// The permission to send requests.
 pub(crate) struct RequestPermit<'a> {
@@ -81,7 +87,7 @@ impl ServerSession {
             client,
             _task: task,
             watches: UntilDropped { watches, stirs },
-            looks: Looks::default(),
+            listings: Mutex::default(),
             settings: settings.clone(),
             room: Semaphore::new(UNDER_WAY_MAX),
             signs,
@@ -89,6 +95,18 @@ impl ServerSession {
             heard: Mutex::new(Instant::now()),
             is_silent: AtomicBool::new(false),
         }))
+    }
+
+    /// Returns the listings of a line, which concurrent callers share.
+    pub(crate) fn listings_of(&self, line: &LineId) -> Arc<Listings> {
+        let mut lines = self.listings.lock();
+        if let Some(listings) = lines.get(line).and_then(Weak::upgrade) {
+            return listings;
+        }
+        lines.retain(|_, listings| listings.strong_count() > 0);
+        let listings = Arc::default();
+        lines.insert(line.clone(), Arc::downgrade(&listings));
+        listings
     }
 
     /// Returns the session's number.
