@@ -39,7 +39,7 @@ impl<S: Store> Queue<S> {
         }
         let mut base = match self.raise(&name, ticket).await {
             Ok(base) => base,
-            Err(error) => return Err(self.refused(&name, ticket, error).await),
+            Err(error) => return Err(self.refused(&name, error).await),
         };
         let is_all = ticket.share.take() == ticket.share.of();
         // A part that would not wait joins, and leaves again if it is not served. Others that share
@@ -58,7 +58,7 @@ impl<S: Store> Queue<S> {
                     }
                     continue;
                 }
-                Err(error) => return Err(self.refused(&name, ticket, error).await),
+                Err(error) => return Err(self.refused(&name, error).await),
             };
             if !self.parts.own.begin(&name, &session, self.parts.host.now()) {
                 return Err(self.parts.store.silence());
@@ -74,7 +74,7 @@ impl<S: Store> Queue<S> {
                     }
                 }
                 Ok(Attempt::Busy) => {
-                    self.stay_out(&name, ticket).await;
+                    self.stay_out(&name).await;
                     return Ok(None);
                 }
                 Err(error) if error.loss() == Some(Loss::SessionGone) => {
@@ -85,10 +85,10 @@ impl<S: Store> Queue<S> {
                         return Err(self.parts.store.silence());
                     }
                 }
-                Err(error) => return Err(self.refused(&name, ticket, error).await),
+                Err(error) => return Err(self.refused(&name, error).await),
             }
         }
-        self.stay_out(&name, ticket).await;
+        self.stay_out(&name).await;
         Err(Error::unavailable(format!(
             "the line of {:?} changed {ATTEMPTS_MAX} times while a ticket tried to join it: ask again",
             ticket.key
@@ -105,9 +105,9 @@ impl<S: Store> Queue<S> {
 
     /// Cleans up after a failed join. A refused ticket is not in the line. One without an answer
     /// may be.
-    async fn refused(&self, name: &Name, ticket: &Ticket, error: Error) -> Error {
+    async fn refused(&self, name: &Name, error: Error) -> Error {
         if !error.is_retryable() {
-            self.stay_out(name, ticket).await;
+            self.stay_out(name).await;
         }
         error
     }
@@ -115,7 +115,7 @@ impl<S: Store> Queue<S> {
     /// Ensures that a ticket is not in its line. If an earlier join of it was not answered, it is
     /// removed, or never let in. If that is not answered either, the ticket stays known, and is
     /// removed when it is overdue.
-    async fn stay_out(&self, name: &Name, ticket: &Ticket) {
+    async fn stay_out(&self, name: &Name) {
         let Parts { own, host, .. } = &*self.parts;
         if own.was_asked_again(name.id, host.now())
             && let Some(mine) = own.get(name.id)
@@ -124,7 +124,7 @@ impl<S: Store> Queue<S> {
             own.give_up(name.id);
             return;
         }
-        own.end(name.id, host.now(), ticket.ttl);
+        own.forget(name.id);
     }
 
     /// Removes a ticket again if it is not served and its owner would not wait.

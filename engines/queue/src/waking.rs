@@ -25,7 +25,8 @@ impl<S: Store> Queue<S> {
             // Subscribe first, then read, so that no change between the two is missed.
             let mut rung = pin!(bell.notified());
             rung.as_mut().enable();
-            let Some(mine) = own.get(ticket.id) else { return self.wake_stranger(ticket).await };
+            // A renewal finds a ticket that this client does not know in its line.
+            let Some(mine) = own.get(ticket.id) else { return Ok(Wake::Look) };
             if mine.is_condemned() || mine.session.is_over(host.now()) {
                 return Ok(Wake::Look);
             }
@@ -138,17 +139,6 @@ impl<S: Store> Queue<S> {
             Err(refused) if refused.kind() == ErrorKind::Rejected => Ok(None),
             seen => seen,
         }
-    }
-
-    /// Watches a ticket of another client, once.
-    async fn wake_stranger(&self, ticket: &Ticket) -> Result<Wake> {
-        let found = self.parts.in_time(self.find(&ticket.key, ticket.id)).await?;
-        let Some(seen) = found else { return Ok(Wake::Look) };
-        let watching = self.parts.in_time(self.parts.store.watch(&watched(&seen))).await?;
-        if watching.at <= seen.position.at {
-            watching.changed.await;
-        }
-        Ok(Wake::Look)
     }
 }
 
