@@ -11,7 +11,6 @@ use crate::node::{LineId, Name, Node};
 use crate::parts::Parts;
 use crate::pauses::Pauses;
 use crate::queue::Queue;
-use crate::session::Session;
 
 /// Maximum attempts of a join to which other tickets came first, before the caller has to retry.
 const ATTEMPTS_MAX: u32 = 64;
@@ -37,33 +36,31 @@ impl<S: Store> Queue<S> {
         if !self.ask(&name, ticket) {
             return Err(self.parts.store.silence());
         }
-        let mut base = match self.raise(&name, ticket).await {
-            Ok(base) => base,
-            Err(error) => return Err(self.refused(&name, error).await),
-        };
+        let joined = self.join_anew(ticket, &name, patience).await;
+        // A refused ticket is not in the line. One without an answer may be.
+        if joined.as_ref().is_err_and(|error| !error.is_retryable()) {
+            self.stay_out(&name).await;
+        }
+        joined
+    }
+
+    /// Joins with a ticket that is not known to be in its line.
+    async fn join_anew(
+        &self,
+        ticket: &Ticket,
+        name: &Name,
+        patience: WaitMode,
+    ) -> Result<Option<Place>> {
+        let mut base = self.raise(name, ticket).await?;
         let is_all = ticket.share.take() == ticket.share.of();
         // A part that would not wait joins, and leaves again if it is not served. Others that share
         // the capacity come and go all the time.
         let joins_first = patience == WaitMode::Wait || (!is_all && self.fits.seems(&name.line));
         let mut precondition =
             if joins_first { Precondition::SameCapacity } else { Precondition::EmptyLine };
-        let (mut swept, mut pauses) = (false, Pauses::on(&*self.parts.host));
+        let (mut is_second, mut pauses) = (false, Pauses::on(&*self.parts.host));
         for _ in 0..ATTEMPTS_MAX {
-            let session = match self.session(ticket.ttl).await {
-                Ok(session) => session,
-                // The session was over before a ticket used it, so no lock is lost by that.
-                Err(error) if error.loss() == Some(Loss::SessionGone) => {
-                    if std::mem::replace(&mut swept, true) {
-                        return Err(self.parts.store.silence());
-                    }
-                    continue;
-                }
-                Err(error) => return Err(self.refused(&name, error).await),
-            };
-            if !self.parts.own.begin(&name, &session, self.parts.host.now()) {
-                return Err(self.parts.store.silence());
-            }
-            match self.attempt(ticket, &name, &session, precondition, base, patience).await {
+            match self.attempt(ticket, name, precondition, base, patience).await {
                 Ok(Attempt::In(place)) => return self.served_or_out(ticket, place, patience).await,
                 Ok(Attempt::Again(next, now)) => {
                     // The view of the line is fresh: retry at once. Later it is of less use.
@@ -74,21 +71,20 @@ impl<S: Store> Queue<S> {
                     }
                 }
                 Ok(Attempt::Busy) => {
-                    self.stay_out(&name).await;
+                    self.stay_out(name).await;
                     return Ok(None);
                 }
+                // The session was over before a ticket used it, so no lock is lost by that. If it
+                // happens again, the store is too slow for sessions to outlive a join.
                 Err(error) if error.loss() == Some(Loss::SessionGone) => {
-                    session.finish();
-                    if std::mem::replace(&mut swept, true) {
-                        // The store is too slow for sessions to outlive a join. It may be quicker
-                        // later.
+                    if std::mem::replace(&mut is_second, true) {
                         return Err(self.parts.store.silence());
                     }
                 }
-                Err(error) => return Err(self.refused(&name, error).await),
+                Err(error) => return Err(error),
             }
         }
-        self.stay_out(&name).await;
+        self.stay_out(name).await;
         Err(Error::unavailable(format!(
             "the line of {:?} changed {ATTEMPTS_MAX} times while a ticket tried to join it: ask again",
             ticket.key
@@ -101,15 +97,6 @@ impl<S: Store> Queue<S> {
         let Parts { own, host, answers_within, .. } = &*self.parts;
         let (now, longest) = (host.now(), *answers_within * 2);
         own.ask(name.id, now, now.plus(ticket.ttl.max(longest)))
-    }
-
-    /// Cleans up after a failed join. A refused ticket is not in the line. One without an answer
-    /// may be.
-    async fn refused(&self, name: &Name, error: Error) -> Error {
-        if !error.is_retryable() {
-            self.stay_out(name).await;
-        }
-        error
     }
 
     /// Ensures that a ticket is not in its line. If an earlier join of it was not answered, it is
@@ -173,15 +160,20 @@ impl<S: Store> Queue<S> {
         &self,
         ticket: &Ticket,
         name: &Name,
-        session: &Session,
         precondition: Precondition,
         base: Written,
         patience: WaitMode,
     ) -> Result<Attempt> {
+        let session = self.session(ticket.ttl).await?;
+        if !self.parts.own.begin(name, &session, self.parts.host.now()) {
+            return Err(self.parts.store.silence());
+        }
         let body = Node::body(ticket, base.value, false);
         let (of, base_version) = (session.id, base.version);
         let enter = Enter { name, body: &body, session: of, precondition, base_version };
-        match self.parts.store.enter(&enter).await? {
+        let is_over = |error: &Error| error.loss() == Some(Loss::SessionGone);
+        let entered = self.parts.store.enter(&enter).await;
+        match entered.inspect_err(|error| if is_over(error) { session.finish() })? {
             Entered::Existing(node) => {
                 refuse_other_owner(&node, ticket)?;
                 let now = self.parts.host.now();

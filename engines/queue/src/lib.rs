@@ -18,12 +18,10 @@
 //! | `pauses` | backoff between tries that lost to other clients |
 //! | `queue` | one client: its tickets and its sessions |
 //! | `engine` | the nine verbs |
-//! | `joining`, `seeing`, `leaving`, `waking`, `counting` | what carries them out |
-//! | `calls` | the callers that wait for numbers of a sequence |
+//! | `joining`, `seeing`, `leaving`, `waking`, `counting` | the verbs' steps; sequences |
 //! | `likely_free` | which lines seem to be free |
 //! | `onlooker` | events of all lines, from changes of nodes |
 
-mod calls;
 mod contract;
 mod counting;
 mod engine;

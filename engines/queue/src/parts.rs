@@ -11,8 +11,8 @@ use tenure_core::wake::WakeRegistry;
 use tenure_core::{Result, Runtime, spawn_cancellable};
 use tokio::sync::oneshot;
 
-use crate::calls::Calls;
 use crate::contract::{Remove, Sought, Store};
+use crate::counting::Calls;
 use crate::mine::OwnTicket;
 use crate::node::Node;
 use crate::own::OwnTickets;
