@@ -79,12 +79,7 @@ pub(crate) fn is_empty(span: Span) -> Compare {
     equal(span.from, span.end, CompareTarget::Create, target)
 }
 
-fn equal(
-    key: Vec<u8>,
-    range_end: Vec<u8>,
-    target: CompareTarget,
-    union: TargetUnion,
-) -> Compare {
+fn equal(key: Vec<u8>, range_end: Vec<u8>, target: CompareTarget, union: TargetUnion) -> Compare {
     let (result, target) = (CompareResult::Equal.into(), target.into());
     Compare { result, target, key, target_union: Some(union), range_end }
 }

@@ -7,8 +7,7 @@ use tenure_queue::{
 };
 
 use crate::ask::{
-    delete_op, first, get, is_changed, is_empty, is_made, last, put, put_op,
-    range_op, ranges,
+    delete_op, first, get, is_changed, is_empty, is_made, last, put, put_op, range_op, ranges,
 };
 use crate::keys::{Keys, answered_at, revision, value};
 use crate::latches::Latch;

@@ -6,8 +6,8 @@ use std::time::Duration;
 use futures_util::future::{join_all, select_all, try_join_all};
 use tenure_core::{Error, ErrorKind, Guarantees, Key, Loss, Result, TicketId, served};
 use tenure_queue::{
-    Enter, Entered, Followed, Front, Granted, Hint, LineId, Name, Node, Position,
-    Precondition, Register, Remove, Removed, SessionId, Sought, Store, Watching, Written,
+    Enter, Entered, Followed, Front, Granted, Hint, LineId, Name, Node, Position, Register, Remove,
+    Removed, SessionId, Sought, Store, Watching, Written,
 };
 
 use crate::client::{Etcd, PAGE};

@@ -171,9 +171,11 @@ impl<S: Store> Queue<S> {
         let body = Node::body(ticket, base.value, false);
         let (of, base_version) = (session.id, base.version);
         let enter = Enter { name, body: &body, session: of, precondition, base_version };
-        let is_over = |error: &Error| error.loss() == Some(Loss::SessionGone);
         let entered = self.parts.store.enter(&enter).await;
-        match entered.inspect_err(|error| if is_over(error) { session.finish() })? {
+        if entered.as_ref().is_err_and(|error| error.loss() == Some(Loss::SessionGone)) {
+            session.finish();
+        }
+        match entered? {
             Entered::Existing(node) => {
                 refuse_other_owner(&node, ticket)?;
                 let now = self.parts.host.now();

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, MutexGuard};
-use std::time::Duration;
 
 use tenure_core::sync::Mutex;
 use tenure_core::{ExpiringMap, TicketId, Time};
@@ -291,6 +290,8 @@ impl OwnTickets {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use tenure_core::{Key, Share, Ticket, TicketState};
 
     use super::*;

@@ -23,8 +23,8 @@ impl ZooKeeper {
         prefix: &str,
     ) -> Result<Vec<Key>, Said> {
         let lines = self.all_lines(wire).await?;
-        let keys = lines.iter().map(|line| async move {
-            match self.key_of(wire, line, prefix).await {
+        let keys = lines.into_iter().map(|line| async move {
+            match self.key_of(wire, &line, prefix).await {
                 // The line is gone, or another user's.
                 Err(Said::NoNode | Said::NoAuth) => Ok(None),
                 key => key,

@@ -6,8 +6,8 @@
 
 use std::collections::HashMap;
 use std::ops::Deref;
-use std::sync::{Arc, Weak};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use tenure_core::sync::Mutex;
