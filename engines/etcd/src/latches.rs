@@ -11,7 +11,6 @@
 //! session has no more keys than that, at any number of abandoned requests.
 
 use std::collections::HashMap;
-use std::sync::MutexGuard;
 
 use tenure_core::TicketId;
 use tenure_core::sync::Mutex;
@@ -42,19 +41,19 @@ struct Known {
 impl Latches {
     /// Adds a session without shut latches.
     pub(crate) fn open(&self, session: SessionId) {
-        self.lock().insert(session, HashMap::new());
+        self.0.lock().insert(session, HashMap::new());
     }
 
     /// Removes a session that is over. Its latches went with it, and no join with it succeeds any
     /// more.
     pub(crate) fn end(&self, session: SessionId) {
-        self.lock().remove(&session);
+        self.0.lock().remove(&session);
     }
 
     /// Returns the latch of a ticket that joins with this session.
     pub(crate) fn of(&self, id: TicketId, session: SessionId) -> Latch {
         let [nth, ..] = id.to_u128().to_le_bytes();
-        let known = self.lock().get(&session).and_then(|all| all.get(&nth).copied());
+        let known = self.0.lock().get(&session).and_then(|all| all.get(&nth).copied());
         Latch { session, nth, shut: known.map_or(0, |known| known.shut) }
     }
 
@@ -66,17 +65,13 @@ impl Latches {
     /// Notes a latch as it was at this moment. Answers may come in any order. An operator may have
     /// deleted its key.
     pub(crate) fn was_seen(&self, latch: Latch, at: u64) {
-        let mut sessions = self.lock();
+        let mut sessions = self.0.lock();
         let Some(all) = sessions.get_mut(&latch.session) else { return };
         let now = Known { shut: latch.shut, at };
         let known = all.entry(latch.nth).or_insert(now);
         if known.at < at {
             *known = now;
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Sessions> {
-        self.0.lock()
     }
 }
 
@@ -106,6 +101,6 @@ mod tests {
         let latch = latches.of(id, 7);
         latches.end(7);
         latches.was_shut(latch, 9);
-        assert!(latches.lock().is_empty());
+        assert!(latches.0.lock().is_empty());
     }
 }

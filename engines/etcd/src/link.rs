@@ -1,6 +1,5 @@
 //! The members of a cluster for the kit's link, and the state of one connection.
 
-use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -115,7 +114,7 @@ impl Members {
 
     /// Drops a token that the members do not know any more: the next connection requests another.
     fn forget(&self, wire: &AuthorizedChannel) {
-        self.token().take_if(|token| wire.token.as_ref() == Some(token));
+        self.token.lock().take_if(|token| wire.token.as_ref() == Some(token));
     }
 
     /// Notes that a member with a leader was reached.
@@ -128,7 +127,7 @@ impl Members {
     ) -> Result<MemberConnection> {
         self.is_met.store(true, Ordering::Release);
         self.refuse_other(greeting.cluster)?;
-        self.token().clone_from(&wire.token);
+        self.token.lock().clone_from(&wire.token);
         if is_home {
             self.next.store(at + 1, Ordering::Relaxed);
             self.at_home.store(at, Ordering::Relaxed);
@@ -139,10 +138,6 @@ impl Members {
         Ok(MemberConnection { at, wire, version, keep_alives, watches, heard })
     }
 
-    fn token(&self) -> MutexGuard<'_, Option<Token>> {
-        self.token.lock()
-    }
-
     /// Returns whether a member was reached ever.
     pub(crate) fn is_met(&self) -> bool {
         self.is_met.load(Ordering::Acquire)
@@ -151,7 +146,7 @@ impl Members {
     /// Refuses members of another cluster, if they answer at once. A client uses one member, and
     /// two clients of two clusters would both get the same lock.
     pub(crate) async fn refuse_others(&self) -> Result<()> {
-        let (home, token) = (self.at_home.load(Ordering::Relaxed), self.token().clone());
+        let (home, token) = (self.at_home.load(Ordering::Relaxed), self.token.lock().clone());
         let (members, until) =
             (self.settings.members.iter().enumerate(), Instant::now() + OTHERS_WITHIN);
         let others = members
@@ -196,7 +191,7 @@ impl Server for Members {
         let (mut is_leaderless, mut refused, mut next) = (false, None, others.next());
         loop {
             if let Some(at) = next.take() {
-                let known = self.token().clone();
+                let known = self.token.lock().clone();
                 let tried = connect(&self.settings, &members[at], known, until);
                 under_way.push(async move { (at, tried.await) });
             }

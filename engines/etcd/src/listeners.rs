@@ -1,8 +1,8 @@
 //! The listeners of the watches of one stream, and the routing of answers to them.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, MutexGuard};
 
 use tokio::sync::{Mutex as AsyncMutex, Notify, OwnedMutexGuard, mpsc, oneshot};
 
@@ -99,7 +99,7 @@ impl Watched {
         listener: Listener,
         turn: Option<OwnedMutexGuard<()>>,
     ) -> bool {
-        let mut all = self.listeners();
+        let mut all = self.0.listeners.lock();
         let Some(all) = all.as_mut() else { return false };
         all.by_id.insert(id, listener);
         if let Some(turn) = turn {
@@ -110,36 +110,32 @@ impl Watched {
 
     /// Returns whether all other callers that create a watch wait for this one.
     pub(crate) fn has_turn(&self, id: i64) -> bool {
-        let all = self.listeners();
+        let all = self.0.listeners.lock();
         all.as_ref().is_some_and(|all| all.creating.as_ref().is_some_and(|(one, _)| *one == id))
     }
 
     /// Removes a listener. Returns the id of its watch at the member.
     pub(crate) fn remove(&self, id: i64) -> i64 {
-        let removed = self.listeners().as_mut().and_then(|all| all.remove(id));
+        let removed = self.0.listeners.lock().as_mut().and_then(|all| all.remove(id));
         // Dropped outside of the lock.
         removed.map_or(id, |(_, given)| given)
     }
 
     /// Ends the stream. All listeners read again.
     pub(crate) fn end(&self) {
-        let ended = self.listeners().take();
+        let ended = self.0.listeners.lock().take();
         // Dropped outside of the lock.
         drop(ended);
         self.0.ended.notify_one();
     }
 
     pub(crate) fn has_ended(&self) -> bool {
-        self.listeners().is_none()
-    }
-
-    fn listeners(&self) -> MutexGuard<'_, Option<Listeners>> {
-        lock(&self.0.listeners)
+        self.0.listeners.lock().is_none()
     }
 
     /// Returns the request that cancels the next watch without a listener.
     pub(crate) fn unwanted(&self) -> Option<WatchRequest> {
-        lock(&self.0.unwanted).pop().map(cancel)
+        self.0.unwanted.lock().pop().map(cancel)
     }
 
     pub(crate) fn hear(&self, answer: WatchResponse) {
@@ -150,7 +146,7 @@ impl Watched {
 
     /// Passes an answer to its listener. Returns the listener if it is removed by that.
     fn pass_on(&self, mut answer: WatchResponse) -> Option<Listener> {
-        let mut all = self.listeners();
+        let mut all = self.0.listeners.lock();
         let all = all.as_mut()?;
         if answer.watch_id < 0 && answer.canceled {
             // Late versions do not name the watch that they refuse. It is one of those that have
@@ -191,7 +187,7 @@ impl Watched {
 
     /// Notes a watch that the member has to cancel.
     pub(crate) fn is_unwanted(&self, given: i64) {
-        lock(&self.0.unwanted).push(given);
+        self.0.unwanted.lock().push(given);
         self.0.more_unwanted.notify_one();
     }
 }
@@ -211,10 +207,6 @@ pub(crate) struct Listener {
     pub(crate) after: i64,
     /// The id that a proxy gave to the watch.
     pub(crate) given: Option<i64>,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock()
 }
 
 #[cfg(test)]

@@ -9,7 +9,6 @@
 //! and its place, and requests compare those.
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
-use std::sync::MutexGuard;
 use std::time::{Duration, Instant};
 
 use tenure_core::sync::Mutex;
@@ -66,7 +65,7 @@ impl PendingJoin<'_> {
 
     /// Notes that it was answered.
     pub(crate) fn answered(self) {
-        if let Some(ticket) = self.ordinals.lock().tickets.get_mut(&self.id) {
+        if let Some(ticket) = self.ordinals.0.lock().tickets.get_mut(&self.id) {
             ticket.is_asked = self.before;
         }
     }
@@ -75,22 +74,22 @@ impl PendingJoin<'_> {
 impl Ordinals {
     /// Adds a session.
     pub(crate) fn open(&self, session: SessionId) {
-        self.lock().sessions.insert(session, HashMap::new());
+        self.0.lock().sessions.insert(session, HashMap::new());
     }
 
     /// Removes a session that is over.
     pub(crate) fn end(&self, session: SessionId) {
-        self.lock().sessions.remove(&session);
+        self.0.lock().sessions.remove(&session);
     }
 
     /// Returns the session and the ordinal of this ticket, if it has one.
     pub(crate) fn of(&self, id: TicketId) -> Option<(SessionId, u32)> {
-        self.lock().tickets.get(&id).map(|ticket| (ticket.session, ticket.ordinal))
+        self.0.lock().tickets.get(&id).map(|ticket| (ticket.session, ticket.ordinal))
     }
 
     /// Returns the lines and ordinals of this session's tickets.
     pub(crate) fn taken(&self, session: SessionId) -> HashSet<(LineId, u32)> {
-        let taken = self.lock();
+        let taken = self.0.lock();
         let some = taken.tickets.values().filter(|ticket| ticket.session == session);
         some.map(|ticket| (ticket.line.clone(), ticket.ordinal)).collect()
     }
@@ -103,7 +102,7 @@ impl Ordinals {
         session: SessionId,
         latch: u64,
     ) -> Result<(u32, PendingJoin<'_>)> {
-        let mut taken = self.lock();
+        let mut taken = self.0.lock();
         taken.free_late();
         let known = taken.tickets.get_mut(&name.id).filter(|ticket| ticket.session == session);
         let before = known.as_ref().is_some_and(|ticket| ticket.is_asked);
@@ -123,7 +122,7 @@ impl Ordinals {
     /// Takes another ordinal for a ticket that is not in the line, because another ticket has its
     /// key: a copy of this process has the same lease.
     pub(crate) fn elsewhere(&self, name: &Name, session: SessionId) -> Result<()> {
-        let mut taken = self.lock();
+        let mut taken = self.0.lock();
         let before = taken.tickets.remove(&name.id);
         let latch = before.as_ref().map_or(0, |before| before.latch);
         taken.doubtful.extend(before.map(|before| (Instant::now(), before)));
@@ -135,27 +134,23 @@ impl Ordinals {
     /// Returns whether a request for this ticket may still be on its way without a latch that stops
     /// it.
     pub(crate) fn is_doubtful(&self, id: TicketId) -> bool {
-        self.lock().tickets.get(&id).is_some_and(OrdinalUse::is_doubtful)
+        self.0.lock().tickets.get(&id).is_some_and(OrdinalUse::is_doubtful)
     }
 
     /// Notes that the latch of this ticket was shut with this revision: requests that name an
     /// earlier one are refused.
     pub(crate) fn fenced_out(&self, id: TicketId, at: u64) {
-        if let Some(ticket) = self.lock().tickets.get_mut(&id) {
+        if let Some(ticket) = self.0.lock().tickets.get_mut(&id) {
             ticket.is_fenced_out |= ticket.latch < at;
         }
     }
 
     /// Forgets a ticket. Its ordinal may be used again, unless a lost request may still come to it.
     pub(crate) fn forget(&self, id: TicketId) {
-        let mut taken = self.lock();
+        let mut taken = self.0.lock();
         if let Some(ticket) = taken.tickets.remove(&id) {
             taken.leave(ticket);
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Taken> {
-        self.0.lock()
     }
 }
 
@@ -261,7 +256,7 @@ mod tests {
         ordinals.forget(three.id);
         ordinals.forget(three.id);
         assert_eq!(comes_in(&ordinals, &name("k")), 0);
-        assert_eq!(ordinals.lock().sessions[&SESSION].len(), 2);
+        assert_eq!(ordinals.0.lock().sessions[&SESSION].len(), 2);
     }
 
     #[test]
@@ -329,6 +324,6 @@ mod tests {
         ordinals.elsewhere(&one, SESSION).unwrap();
         assert_eq!(comes_in(&ordinals, &one), 1);
         ordinals.forget(one.id);
-        assert_eq!(ordinals.lock().tickets.len(), 0);
+        assert_eq!(ordinals.0.lock().tickets.len(), 0);
     }
 }

@@ -1,6 +1,5 @@
 //! Watches: one stream for all keys that a connection watches.
 
-use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
@@ -163,7 +162,7 @@ impl Watches {
     }
 
     fn open(&self) -> WatchStream {
-        let mut slot = lock(&self.open);
+        let mut slot = self.open.lock();
         if let Some(open) = slot.as_ref().filter(|open| open.is_open()) {
             return open.clone();
         }
@@ -218,10 +217,6 @@ async fn hear(mut answers: Answers<WatchResponse>, watched: &Watched) {
     while let Ok(Some(answer)) = answers.message().await {
         watched.hear(answer);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock()
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::pin::pin;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
@@ -75,7 +75,7 @@ impl Onlooker {
             news.as_mut().enable();
             following.asked.notify_one();
             {
-                let seen = following.seen();
+                let seen = following.seen.lock();
                 if let Some(news) = seen.since(after, scope) {
                     return Ok(Some(news));
                 }
@@ -93,7 +93,7 @@ impl Onlooker {
 
     /// Ends the subscription.
     pub(crate) fn stop(&self) {
-        if let Some(following) = self.slot().take() {
+        if let Some(following) = self.following.lock().take() {
             following.stop.notify_one();
         }
     }
@@ -110,7 +110,7 @@ impl Onlooker {
     }
 
     fn begun(&self) -> Option<Arc<Following>> {
-        self.slot().clone().filter(|following| !following.seen().ended)
+        self.following.lock().clone().filter(|following| !following.seen.lock().ended)
     }
 
     async fn follow<S: Store>(&self, parts: &Arc<Parts<S>>) -> Result<Option<Arc<Following>>> {
@@ -120,15 +120,11 @@ impl Onlooker {
         }
         let Some(followed) = parts.store.follow().await? else { return Ok(None) };
         let following = Arc::new(Following::default());
-        following.seen().begin(followed.at);
+        following.seen.lock().begin(followed.at);
         let (task, asks) = (following.clone(), parts.clone());
         parts.host.spawn(Box::pin(async move { task.run(followed, &asks).await }));
-        *self.slot() = Some(following.clone());
+        *self.following.lock() = Some(following.clone());
         Ok(Some(following))
-    }
-
-    fn slot(&self) -> MutexGuard<'_, Option<Arc<Following>>> {
-        self.following.lock()
     }
 }
 
@@ -147,7 +143,7 @@ impl Following {
             lines.apply(vec![Change::Is(node)], 0, &mut |_| {});
         }
         let mut wall = host.wall_us();
-        debug_assert_eq!(self.seen().at, at, "it was begun at the moment of the nodes");
+        debug_assert_eq!(self.seen.lock().at, at, "it was begun at the moment of the nodes");
         let mut unwanted = pin!(self.unwanted(host));
         loop {
             let next = pin!(self.next(&mut changes, parts));
@@ -157,10 +153,10 @@ impl Following {
             wall = wall.max(host.wall_us());
             let mut events = Vec::new();
             lines.apply(some, wall, &mut |event| events.push(event));
-            self.seen().add(at, events);
+            self.seen.lock().add(at, events);
             self.news.notify_waiters();
         }
-        self.seen().ended = true;
+        self.seen.lock().ended = true;
         self.news.notify_waiters();
     }
 
@@ -172,20 +168,20 @@ impl Following {
         parts: &Parts<S>,
     ) -> Option<Moment> {
         loop {
-            let pause = if self.seen().trouble.is_some() { OUTAGE } else { QUIET };
+            let pause = if self.seen.lock().trouble.is_some() { OUTAGE } else { QUIET };
             let there = async {
                 parts.host.sleep(pause).await;
                 parts.in_time(parts.store.now()).await
             };
             match select(pin!(changes.recv()), pin!(there)).await {
                 Either::Left((moment, _)) => {
-                    self.seen().trouble = None;
+                    self.seen.lock().trouble = None;
                     return moment;
                 }
                 Either::Right((there, _)) => {
                     let trouble = there.err();
                     let is_away = trouble.is_some();
-                    self.seen().trouble = trouble;
+                    self.seen.lock().trouble = trouble;
                     if is_away {
                         self.news.notify_waiters();
                     }
@@ -204,10 +200,6 @@ impl Following {
                 Either::Left(_) | Either::Right((Either::Right(_), _)) => return,
             }
         }
-    }
-
-    fn seen(&self) -> MutexGuard<'_, Past> {
-        self.seen.lock()
     }
 }
 

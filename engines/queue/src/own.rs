@@ -1,7 +1,7 @@
 //! The tickets of this client: the session of each, and its last read.
 
 use std::collections::HashMap;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 use tenure_core::sync::Mutex;
 use tenure_core::{ExpiringMap, TicketId, Time};
@@ -65,28 +65,28 @@ impl OwnTickets {
     /// `false` if too many joins are in flight.
     #[must_use]
     pub(crate) fn ask(&self, id: TicketId, now: Time, until: Time) -> bool {
-        let mut all = self.lock();
+        let mut all = self.tickets.lock();
         let is_again = all.asked.forget(id).is_some();
         all.asked.note(id, is_again, now, until)
     }
 
     /// Notes that a ticket in its line joins again.
     pub(crate) fn ask_again(&self, id: TicketId) {
-        if let Some(mine) = self.lock().by_id.get_mut(&id) {
+        if let Some(mine) = self.tickets.lock().by_id.get_mut(&id) {
             mine.is_asked_again = true;
         }
     }
 
     /// Ends a join, because the owner gives the ticket up. Returns whether there was one.
     pub(crate) fn give_up(&self, id: TicketId) -> bool {
-        self.lock().asked.forget(id).is_some()
+        self.tickets.lock().asked.forget(id).is_some()
     }
 
     /// Adds a ticket that is about to be put into its line. Returns `false` if its owner has given
     /// it up: then no task would remove it.
     #[must_use]
     pub(crate) fn begin(&self, name: &Name, session: &Arc<Session>, now: Time) -> bool {
-        let mut all = self.lock();
+        let mut all = self.tickets.lock();
         let Some(is_asked_again) = all.asked.get(name.id, now).copied() else { return false };
         if all.by_id.get(&name.id).is_some_and(OwnTicket::is_condemned) {
             // The removal would find it in its line.
@@ -103,7 +103,7 @@ impl OwnTickets {
         let (seen, told) = (Some(seen), Some(now.plus(session.granted)));
         let mine =
             OwnTicket { seen, told, ..OwnTicket::new(node.name.clone(), session.clone(), now) };
-        let mut all = self.lock();
+        let mut all = self.tickets.lock();
         if !all.by_id.contains_key(&node.name.id) {
             all.put(mine);
         }
@@ -111,14 +111,14 @@ impl OwnTickets {
 
     /// Returns whether this client has this ticket in its line, or is about to put it there.
     pub(crate) fn knows(&self, id: TicketId, now: Time) -> bool {
-        let all = self.lock();
+        let all = self.tickets.lock();
         all.by_id.contains_key(&id) || all.asked.get(id, now).is_some()
     }
 
     /// Notes a sign of life of the owner. Returns whether the ticket is known, and is not being
     /// removed.
     pub(crate) fn sign(&self, id: TicketId, now: Time) -> bool {
-        let mut all = self.lock();
+        let mut all = self.tickets.lock();
         let mine = all.by_id.get_mut(&id).filter(|mine| !mine.is_condemned());
         // A later sign of life may have been noted before this one.
         mine.map(|mine| mine.signed = mine.signed.max(now)).is_some()
@@ -127,7 +127,7 @@ impl OwnTickets {
     /// Condemns a ticket that is given up, or whose time to leave is over: it is removed, and later
     /// signs of life do not change that. Returns `None` if the ticket is neither.
     pub(crate) fn condemn(&self, id: TicketId, now: Time) -> Option<OwnTicket> {
-        let mut all = self.lock();
+        let mut all = self.tickets.lock();
         all.by_id.get(&id).filter(|mine| all.is_overdue(mine, now))?;
         let mine = all.by_id.get_mut(&id)?;
         mine.going = Going::Condemned;
@@ -137,36 +137,36 @@ impl OwnTickets {
     /// Condemns a ticket that is not served and whose owner would not wait. Later signs of life do
     /// not change that.
     pub(crate) fn turn_away(&self, id: TicketId) {
-        self.lock().by_id.entry(id).and_modify(|mine| mine.going = Going::Condemned);
+        self.tickets.lock().by_id.entry(id).and_modify(|mine| mine.going = Going::Condemned);
     }
 
     /// Returns whether a ticket is condemned.
     pub(crate) fn is_condemned(&self, id: TicketId) -> bool {
-        self.lock().by_id.get(&id).is_some_and(OwnTicket::is_condemned)
+        self.tickets.lock().by_id.get(&id).is_some_and(OwnTicket::is_condemned)
     }
 
     /// Returns whether a ticket joined more than once.
     pub(crate) fn was_asked_again(&self, id: TicketId, now: Time) -> bool {
-        let all = self.lock();
+        let all = self.tickets.lock();
         all.asked.get(id, now) == Some(&true)
             || all.by_id.get(&id).is_some_and(|mine| mine.is_asked_again)
     }
 
     /// Returns whether a join of a ticket may have no answer yet.
     pub(crate) fn may_come_in(&self, id: TicketId, now: Time) -> bool {
-        let all = self.lock();
+        let all = self.tickets.lock();
         let is_unanswered = |mine: &OwnTicket| mine.seen.is_none() || mine.is_asked_again;
         all.asked.get(id, now).is_some() || all.by_id.get(&id).is_some_and(is_unanswered)
     }
 
     /// Returns what is known of a ticket.
     pub(crate) fn get(&self, id: TicketId) -> Option<OwnTicket> {
-        self.lock().by_id.get(&id).cloned()
+        self.tickets.lock().by_id.get(&id).cloned()
     }
 
     /// Notes what a read of a ticket returned.
     pub(crate) fn see(&self, seen: &Sighting, holds: bool) {
-        let mut all = self.lock();
+        let mut all = self.tickets.lock();
         let other_life = |mine: &OwnTicket| mine.session.id != seen.node.session;
         if all.by_id.get(&seen.node.name.id).is_some_and(other_life) {
             return;
@@ -186,7 +186,7 @@ impl OwnTickets {
 
     /// Notes that a node is served. Returns whether that is news.
     pub(crate) fn serve(&self, node: &Node) -> bool {
-        let mut all = self.lock();
+        let mut all = self.tickets.lock();
         let Some(mine) = all.by_id.get_mut(&node.name.id) else { return false };
         let known = mine.seen.as_ref().is_some_and(|seen| seen.node.created == node.created);
         let new = known && !mine.holds;
@@ -196,7 +196,7 @@ impl OwnTickets {
 
     /// Removes a ticket that is out.
     pub(crate) fn forget(&self, id: TicketId) {
-        let mut all = self.lock();
+        let mut all = self.tickets.lock();
         all.asked.forget(id);
         let was_there = all.take_off(id);
         drop(all);
@@ -208,7 +208,7 @@ impl OwnTickets {
     /// Removes a condemned ticket that is out. If it was removed before, it may be on its way in
     /// again, and is not condemned then.
     pub(crate) fn forget_condemned(&self, id: TicketId) {
-        let mut all = self.lock();
+        let mut all = self.tickets.lock();
         if all.by_id.get(&id).is_some_and(OwnTicket::is_condemned) {
             all.asked.forget(id);
             all.take_off(id);
@@ -220,13 +220,13 @@ impl OwnTickets {
     /// Returns whether all of these are of this client, so that it learns by itself when they
     /// leave.
     pub(crate) fn has_all(&self, nodes: &[Node]) -> bool {
-        let all = self.lock();
+        let all = self.tickets.lock();
         nodes.iter().all(|node| all.by_id.contains_key(&node.name.id))
     }
 
     /// Notes that a ticket is about to be removed.
     pub(crate) fn leaves(&self, id: TicketId) {
-        let mut all = self.lock();
+        let mut all = self.tickets.lock();
         if let Some(mine) = all.by_id.get_mut(&id).filter(|mine| mine.going == Going::Not) {
             mine.going = Going::Leaves;
         }
@@ -234,7 +234,7 @@ impl OwnTickets {
 
     /// Returns whether this client is removing one of these.
     pub(crate) fn has_leaving(&self, nodes: &[Node]) -> bool {
-        let all = self.lock();
+        let all = self.tickets.lock();
         nodes.iter().any(|node| {
             all.by_id.get(&node.name.id).is_some_and(|mine| mine.going == Going::Leaves)
         })
@@ -242,12 +242,12 @@ impl OwnTickets {
 
     /// Returns the count of this client's tickets in a line.
     pub(crate) fn in_line(&self, line: &LineId) -> usize {
-        self.lock().lines.get(line).copied().unwrap_or(0)
+        self.tickets.lock().lines.get(line).copied().unwrap_or(0)
     }
 
     /// Returns this client's tickets in a line.
     pub(crate) fn all_in(&self, line: &LineId) -> Vec<TicketId> {
-        let all = self.lock();
+        let all = self.tickets.lock();
         if !all.lines.contains_key(line) {
             return Vec::new();
         }
@@ -257,14 +257,14 @@ impl OwnTickets {
 
     /// Returns the tickets of this session.
     pub(crate) fn of_session(&self, session: SessionId) -> Vec<TicketId> {
-        let all = self.lock();
+        let all = self.tickets.lock();
         let some = all.by_id.iter().filter(|(_, mine)| mine.session.id == session);
         some.map(|(id, _)| *id).collect()
     }
 
     /// Returns the tickets without a sign of life for a ttl, and those whose time to leave is over.
     pub(crate) fn overstayed(&self, session: SessionId, now: Time) -> Vec<OwnTicket> {
-        let all = self.lock();
+        let all = self.tickets.lock();
         let some = all.by_id.values().filter(|mine| mine.session.id == session);
         some.filter(|mine| all.is_overdue(mine, now)).cloned().collect()
     }
@@ -273,7 +273,7 @@ impl OwnTickets {
     /// their owners learn of it. A join without an answer goes on.
     pub(crate) fn forget_overdue(&self, session: SessionId, now: Time) {
         let is_unwanted = |mine: &OwnTicket| mine.seen.is_none() || mine.is_overdue(now);
-        let mut all = self.lock();
+        let mut all = self.tickets.lock();
         let some = all.by_id.values().filter(|mine| mine.session.id == session);
         let ids: Vec<_> = some.filter(|mine| is_unwanted(mine)).map(|mine| mine.name.id).collect();
         for id in &ids {
@@ -281,10 +281,6 @@ impl OwnTickets {
         }
         drop(all);
         ids.into_iter().for_each(&self.forgets);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Tickets> {
-        self.tickets.lock()
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, MutexGuard, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::future::{Either, join, select};
@@ -63,12 +63,12 @@ impl Session {
 
     /// Returns when it ends, as far as is known now.
     pub(crate) fn end(&self) -> Time {
-        self.known().ends
+        self.life.lock().ends
     }
 
     /// Returns when the next sign of life is due, if all goes well.
     fn due(&self) -> Time {
-        self.known().signed.plus(self.every)
+        self.life.lock().signed.plus(self.every)
     }
 
     /// Returns whether its tickets are lost. Every caller reads the clock: a timer that has not
@@ -79,7 +79,7 @@ impl Session {
 
     /// Returns whether the store has answered a sign of life since the session was opened.
     pub(crate) fn has_signed(&self) -> bool {
-        self.known().signed != self.opened
+        self.life.lock().signed != self.opened
     }
 
     /// Returns whether it has missed no signs of life.
@@ -102,7 +102,7 @@ impl Session {
     /// Returns whether a sign of life is due so soon that a renewal sends it: see
     /// [`renew`](Self::renew).
     pub(crate) fn is_due_soon(&self, now: Time) -> bool {
-        now.has_reached(self.known().signed.plus(self.every * 2 / 3))
+        now.has_reached(self.life.lock().signed.plus(self.every * 2 / 3))
     }
 
     /// Sends a sign of life that is due soon, because a ticket is renewed: its owner relies on the
@@ -143,7 +143,7 @@ impl Session {
     /// Notes that the store received a sign of life that was sent at `sent`. An answer that comes
     /// too late revives nothing.
     fn extend(&self, sent: Time, life: Duration, now: Time) {
-        let mut known = self.known();
+        let mut known = self.life.lock();
         if now.has_reached(known.ends) {
             self.over.store(true, Ordering::Release);
         }
@@ -151,10 +151,6 @@ impl Session {
             known.ends = known.ends.max(sent.plus(life));
             known.signed = known.signed.max(sent);
         }
-    }
-
-    fn known(&self) -> MutexGuard<'_, Life> {
-        self.life.lock()
     }
 }
 

@@ -1,8 +1,8 @@
 //! One client of an ensemble: its sessions, and how it reads lines.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
 use futures_util::future::{OptionFuture, join, join_all};
@@ -42,10 +42,10 @@ pub struct ZooKeeper {
     pub(crate) roll: NodeCache,
     pub(crate) free: LikelyFree,
     pub(crate) nodes: Nodes,
-    sessions: Mutex<HashMap<SessionId, Arc<ServerSession>>>,
+    pub(crate) sessions: Mutex<HashMap<SessionId, Arc<ServerSession>>>,
     /// Tickets that join, or whose join was not answered, with their sessions. A ticket that is
     /// removed from it is not sent any more.
-    asked: Mutex<HashMap<TicketId, SessionId>>,
+    pub(crate) asked: Mutex<HashMap<TicketId, SessionId>>,
     /// The last transaction that made a ticket of this client.
     newest: AtomicU64,
 }
@@ -109,15 +109,7 @@ impl ZooKeeper {
     }
 
     pub(crate) fn session(&self, session: SessionId) -> Option<Arc<ServerSession>> {
-        self.sessions().get(&session).cloned()
-    }
-
-    pub(crate) fn sessions(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<ServerSession>>> {
-        self.sessions.lock()
-    }
-
-    pub(crate) fn asked(&self) -> MutexGuard<'_, HashMap<TicketId, SessionId>> {
-        self.asked.lock()
+        self.sessions.lock().get(&session).cloned()
     }
 
     /// Returns the last known transaction.
@@ -361,7 +353,7 @@ impl ZooKeeper {
         if self.facts.is_ensemble && self.facts.unheard_for(granted) > granted / 2 {
             return Err(trouble::too_short(&self.settings, granted));
         }
-        self.sessions().insert(wire.session(), wire.clone());
+        self.sessions.lock().insert(wire.session(), wire.clone());
         Ok(wire)
     }
 }

@@ -31,7 +31,7 @@ impl ZooKeeper {
         let ticket = Node::read(name.clone(), session, 0, 0, enter.body)
             .ok_or_else(|| Error::invalid("what is to be put into a line is no ticket"))?;
         // From here on, a caller that gives the ticket up finds it here, and removes it.
-        let was_asked = self.asked().insert(name.id, session).is_some();
+        let was_asked = self.asked.lock().insert(name.id, session).is_some();
         let newest = self.newest();
         let most = self.nodes_max(&ticket);
         let entered = if self.nodes.make(name.id, session, most) {
@@ -44,7 +44,7 @@ impl ZooKeeper {
             Err(self.too_many(most))
         };
         if !entered.as_ref().is_err_and(Error::is_retryable) {
-            self.asked().remove(&name.id);
+            self.asked.lock().remove(&name.id);
             if !matches!(entered, Ok(Entered::In { .. } | Entered::Existing(_))) {
                 self.nodes.forget(name.id);
             }
@@ -188,7 +188,7 @@ impl ZooKeeper {
     /// Ensures that no further request for a ticket is sent, and waits until the earlier ones are
     /// answered: a later request on their connection shows that.
     pub(crate) async fn wait_out(&self, name: &Name, session: SessionId) -> Result<Option<Node>> {
-        self.asked().remove(&name.id);
+        self.asked.lock().remove(&name.id);
         let found = match self.session(session) {
             Some(wire) => self.wait_out_over(&wire, name).await,
             // Its session is closed, and none of its nodes is left.

@@ -132,7 +132,7 @@ impl ZooKeeper {
     /// Sends the requests of a join, unless it was given up. A caller that gives it up looks for it
     /// after the requests that were sent before.
     fn send_for<T>(&self, name: &Name, send: impl FnOnce() -> T) -> Result<T, Said> {
-        let asked = self.asked();
+        let asked = self.asked.lock();
         // No caller waits for this answer.
         asked.contains_key(&name.id).then(send).ok_or(Said::Timeout)
     }

@@ -57,8 +57,8 @@ impl Store for ZooKeeper {
     }
 
     async fn end(&self, session: SessionId) -> Result<()> {
-        let wire = self.sessions().remove(&session);
-        self.asked().retain(|_, with| *with != session);
+        let wire = self.sessions.lock().remove(&session);
+        self.asked.lock().retain(|_, with| *with != session);
         self.nodes.end(session);
         if let Some(wire) = wire {
             wire.close().await;

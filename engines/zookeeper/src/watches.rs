@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::future::pending;
 use std::ops::Deref;
 use std::pin::pin;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 use std::task::Poll;
 
 use futures_util::FutureExt as _;
@@ -74,13 +74,13 @@ impl Watches {
 
     /// Joins the watch of a node; `None` if it is not watched, or has changed.
     pub(crate) fn join(&self, path: &str, version: u64) -> Option<Watch> {
-        let all = self.lock();
+        let all = self.nodes.lock();
         all.get(path).filter(|watched| watched.version == version).map(Watched::watch)
     }
 
     /// Returns whether a node is watched, and had this version when the watch was set.
     pub(crate) fn has(&self, path: &str, version: u64) -> bool {
-        self.lock().get(path).is_some_and(|watched| watched.version == version)
+        self.nodes.lock().get(path).is_some_and(|watched| watched.version == version)
     }
 
     /// Returns room for a watch on a path of this length, which the caller then sets. If there is
@@ -96,7 +96,7 @@ impl Watches {
 
     fn give_up_unwanted(&self) {
         let is_unwanted = |_: &String, watched: &mut Watched| watched.stirred.receiver_count() == 0;
-        let unwanted: Vec<_> = self.lock().extract_if(is_unwanted).collect();
+        let unwanted: Vec<_> = self.nodes.lock().extract_if(is_unwanted).collect();
         // Dropped outside of the lock.
         drop(unwanted);
     }
@@ -117,7 +117,7 @@ impl Watches {
         let watched =
             Watched { version, stirred, event: event_now, states, _room: room, _kept: kept };
         let watch = watched.watch();
-        let before = self.lock().insert(path.clone(), watched);
+        let before = self.nodes.lock().insert(path.clone(), watched);
         // Dropped outside of the lock.
         drop(before);
         let all = self.clone();
@@ -132,32 +132,28 @@ impl Watches {
 
     /// Makes all callers read again.
     pub(crate) fn stir(&self) {
-        for watched in self.lock().values() {
+        for watched in self.nodes.lock().values() {
             let _ = watched.stirred.send(()); // no caller may wait
         }
     }
 
     /// Ends all watches, because the session is dropped. All callers read again.
     fn end(&self) {
-        let ended: Vec<_> = self.lock().drain().collect();
+        let ended: Vec<_> = self.nodes.lock().drain().collect();
         for (_, watched) in &ended {
-            let news = watched.event.lock().take();
+            let news = watched.event.0.lock().take();
             drop(news);
         }
     }
 
     fn fire(&self, path: &str, version: u64) {
-        let mut all = self.lock();
+        let mut all = self.nodes.lock();
         // A later watch may have been set beside this one, which fires by itself.
         if all.get(path).is_some_and(|watched| watched.version <= version)
             && let Some(watched) = all.remove(path)
         {
             let _ = watched.stirred.send(()); // no caller may wait
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Watched>> {
-        self.nodes.lock()
     }
 }
 
@@ -227,10 +223,10 @@ impl Event {
     }
 
     async fn come(&self) {
-        let mut event = self.lock().clone();
+        let mut event = self.0.lock().clone();
         // One poll at a time: a concurrent poll would not get the event that the other one finds.
         poll_fn(|cx| {
-            let alone = self.lock();
+            let alone = self.0.lock();
             let event = event.as_mut().filter(|_| alone.is_some());
             event.map_or(Poll::Ready(DROPPED), |event| event.poll_unpin(cx))
         })
@@ -238,12 +234,8 @@ impl Event {
     }
 
     fn now(&self) -> Option<What> {
-        let alone = self.lock();
+        let alone = self.0.lock();
         alone.as_ref().map_or(Some(DROPPED), |event| event.clone().now_or_never())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<Shared<BoxFuture<What>>>> {
-        self.0.lock()
     }
 }
 
