@@ -2,11 +2,8 @@
 
 use std::sync::Arc;
 
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::ClientConfig;
 use tenure_core::Result;
-use tenure_kit::tls::{Identity, Tls};
 use tenure_kit::url::Address;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
@@ -26,8 +23,6 @@ use crate::wire::{
 /// gRPC path of the first request to a member.
 const STATUS: &str = "/etcdserverpb.Maintenance/Status";
 const AUTHENTICATE: &str = "/etcdserverpb.Auth/Authenticate";
-/// Message for a file that is not in PEM. A parser's own message may quote a key.
-const UNREAD: &str = "a part of them is not in PEM";
 
 /// A member's report about itself.
 pub(crate) struct Greeting {
@@ -45,7 +40,7 @@ pub(crate) async fn connect(
     known: Option<Token>,
     until: Instant,
 ) -> Result<Option<(AuthorizedChannel, Greeting)>> {
-    let tls = settings.tls.as_ref().map(tls_config).transpose()?;
+    let tls = settings.tls.as_ref().map(|tls| tls.client_config(&[HTTP2])).transpose()?;
     let reached = timeout_at(until, reach(member)).await;
     let reached = reached.map_err(|_| trouble::out_of_reach(settings, member))?;
     let stream = reached.map_err(|error| trouble::unreached(member, &error))?;
@@ -112,43 +107,6 @@ fn cluster(header: Option<ResponseHeader>) -> u64 {
 pub(crate) async fn answers(wire: &AuthorizedChannel) -> bool {
     let status: Result<StatusResponse, _> = unary(wire, STATUS, StatusRequest {}).await;
     status.is_ok() || status.is_err_and(|status| status.code() == Code::PermissionDenied)
-}
-
-fn tls_config(tls: &Tls) -> Result<Arc<ClientConfig>> {
-    // The provider is named, because another crate may have chosen another one for the process.
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut roots = RootCertStore::empty();
-    match tls.read_ca()? {
-        Some(pem) => {
-            for authority in certificates(tls, &pem)? {
-                roots.add(authority).map_err(|error| tls.unusable(error))?;
-            }
-        }
-        // A certificate of the system that cannot be read is not trusted. If none can be read, no
-        // member is.
-        None => {
-            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        }
-    }
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| tls.unusable(error))?
-        .with_root_certificates(roots);
-    let mut config = match tls.read_identity()? {
-        Some(Identity { cert, key }) => {
-            let key = PrivateKeyDer::from_pem_slice(&key).map_err(|_| tls.unusable(UNREAD))?;
-            let own = config.with_client_auth_cert(certificates(tls, &cert)?, key);
-            own.map_err(|error| tls.unusable(error))?
-        }
-        None => config.with_no_client_auth(),
-    };
-    config.alpn_protocols = vec![HTTP2.to_vec()];
-    Ok(Arc::new(config))
-}
-
-fn certificates(tls: &Tls, pem: &[u8]) -> Result<Vec<CertificateDer<'static>>> {
-    let all: Result<_, _> = CertificateDer::pem_slice_iter(pem).collect();
-    all.map_err(|_| tls.unusable(UNREAD))
 }
 
 /// Logs in, and returns the connection with its token, which the members keep for a while.
