@@ -1,9 +1,9 @@
 //! Requests as data.
 
-use crate::keys::{Span, number};
+use crate::names::{Span, number};
 use crate::wire::compare::{CompareResult, CompareTarget, TargetUnion};
 use crate::wire::range_request::{SortOrder, SortTarget};
-use crate::wire::request_op::Request;
+use crate::wire::request_op::RequestKind;
 use crate::wire::response_op::Response;
 use crate::wire::{
     Compare, DeleteRangeRequest, PutRequest, RangeRequest, RangeResponse, RequestOp, TxnResponse,
@@ -49,16 +49,16 @@ pub(crate) fn put(key: Vec<u8>, value: Vec<u8>, lease: i64) -> PutRequest {
 }
 
 pub(crate) fn range_op(range: RangeRequest) -> RequestOp {
-    RequestOp { request: Some(Request::RequestRange(range)) }
+    RequestOp { request_kind: Some(RequestKind::RequestRange(range)) }
 }
 
 pub(crate) fn put_op(put: PutRequest) -> RequestOp {
-    RequestOp { request: Some(Request::RequestPut(put)) }
+    RequestOp { request_kind: Some(RequestKind::RequestPut(put)) }
 }
 
 pub(crate) fn delete_op(key: Vec<u8>) -> RequestOp {
     let delete = DeleteRangeRequest { key, range_end: Vec::new() };
-    RequestOp { request: Some(Request::RequestDeleteRange(delete)) }
+    RequestOp { request_kind: Some(RequestKind::RequestDeleteRange(delete)) }
 }
 
 /// Compares: the key was made with this revision; with 0: there is no key.

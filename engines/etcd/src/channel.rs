@@ -39,7 +39,7 @@ pub(crate) const NO_HTTP2: &str = "it speaks TLS, and not HTTP/2";
 
 /// An open connection. It ends with the last of its copies.
 #[derive(Clone)]
-pub struct Channel {
+pub struct MemberChannel {
     pub(crate) send: SendRequest<Bytes>,
     pub(crate) scheme: Scheme,
     pub(crate) authority: Authority,
@@ -72,15 +72,15 @@ impl OpenStreams {
 }
 
 /// One of them, until this is dropped.
-pub(crate) struct Stream(OpenStreams);
+pub(crate) struct CountedStream(OpenStreams);
 
-impl Drop for Stream {
+impl Drop for CountedStream {
     fn drop(&mut self) {
         self.0.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-impl Channel {
+impl MemberChannel {
     /// Opens a connection over this socket. Ends it if a ping has no answer for `patience`.
     ///
     /// # Errors
@@ -131,9 +131,9 @@ impl Channel {
     }
 
     /// Counts a request or a stream that is about to be opened.
-    pub(crate) fn begin(&self) -> Stream {
+    pub(crate) fn begin(&self) -> CountedStream {
         self.open.0.fetch_add(1, Ordering::Relaxed);
-        Stream(self.open.clone())
+        CountedStream(self.open.clone())
     }
 }
 
@@ -236,7 +236,8 @@ mod tests {
     async fn a_member_is_pinged_only_while_something_is_asked() {
         let (client, mut server) = duplex(1 << 16);
         let (authority, mut seen) = (Authority::from_static("m:1"), Vec::new());
-        let channel = Channel::over(client, Scheme::HTTP, authority, PING_EVERY * 9).await.unwrap();
+        let channel =
+            MemberChannel::over(client, Scheme::HTTP, authority, PING_EVERY * 9).await.unwrap();
         sleep(PING_EVERY * 6).await;
         assert_eq!(pings(&mut server, &mut seen).await, 0);
         let wire = AuthorizedChannel { channel, token: None };

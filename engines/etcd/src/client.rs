@@ -7,10 +7,10 @@ use tenure_core::{Error, Guarantees, Result};
 use tenure_kit::Link;
 use tokio::time::sleep;
 
-use crate::cluster::Cluster;
-use crate::keys::{Keys, Span};
+use crate::cluster::EtcdCluster;
 use crate::latches::Latches;
 use crate::link::Members;
+use crate::names::{KeyNames, Span};
 use crate::ordinals::Ordinals;
 use crate::settings::Settings;
 use crate::wire::{
@@ -29,8 +29,8 @@ pub(crate) const PAGE: usize = 512;
 
 /// One client of a cluster of etcd.
 pub struct Etcd {
-    pub(crate) cluster: Arc<Cluster>,
-    pub(crate) keys: Keys,
+    pub(crate) cluster: Arc<EtcdCluster>,
+    pub(crate) keys: KeyNames,
     pub(crate) profile: Guarantees,
     pub(crate) ordinals: Ordinals,
     pub(crate) latches: Latches,
@@ -39,8 +39,8 @@ pub struct Etcd {
 impl Etcd {
     pub(crate) async fn open(settings: Settings) -> Result<Self> {
         settings.check()?;
-        let keys = Keys::of(&settings.prefix);
-        let cluster = Cluster::of(settings.clone());
+        let keys = KeyNames::of(&settings.prefix);
+        let cluster = EtcdCluster::of(settings.clone());
         let connection = patiently(&cluster.link, || cluster.link.connection()).await?;
         let version = connection.version.clone();
         let profile = facts::profile(&settings, version.as_deref());
@@ -90,7 +90,7 @@ impl Etcd {
         let mut at = 0;
         loop {
             let (key, range_end) = (span.from.clone(), span.end.clone());
-            let (limit, revision) = (i64::try_from(PAGE).unwrap_or(0), crate::keys::number(at));
+            let (limit, revision) = (i64::try_from(PAGE).unwrap_or(0), crate::names::number(at));
             let range = RangeRequest { key, range_end, limit, revision, ..Default::default() };
             let (page, now) = self.cluster.range(range).await?;
             if at == 0 {

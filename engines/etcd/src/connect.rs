@@ -9,9 +9,9 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
 use crate::ask;
-use crate::calls::{AuthorizedChannel, Token, unary};
-use crate::channel::{Channel, HTTP2, reach};
-use crate::keys::Keys;
+use crate::calls::{AuthorizedChannel, LoginToken, unary};
+use crate::channel::{HTTP2, MemberChannel, reach};
+use crate::names::KeyNames;
 use crate::settings::Settings;
 use crate::status::{Code, Status};
 use crate::trouble;
@@ -37,7 +37,7 @@ pub(crate) struct Greeting {
 pub(crate) async fn connect(
     settings: &Settings,
     member: &Address,
-    known: Option<Token>,
+    known: Option<LoginToken>,
     until: Instant,
 ) -> Result<Option<(AuthorizedChannel, Greeting)>> {
     let tls = settings.tls.as_ref().map(|tls| tls.client_config(&[HTTP2])).transpose()?;
@@ -53,9 +53,9 @@ async fn open(
     member: &Address,
     stream: TcpStream,
     tls: Option<Arc<ClientConfig>>,
-    known: Option<Token>,
+    known: Option<LoginToken>,
 ) -> Result<Option<(AuthorizedChannel, Greeting)>> {
-    let channel = Channel::open(stream, member, tls, settings.timeout).await;
+    let channel = MemberChannel::open(stream, member, tls, settings.timeout).await;
     let channel = channel.map_err(|error| trouble::unspoken(settings, member, &error))?;
     match greeted(settings, AuthorizedChannel { channel, token: known }).await {
         Ok(met) => Ok(Some(met)),
@@ -90,7 +90,7 @@ async fn greet(settings: &Settings, wire: &AuthorizedChannel) -> Result<Greeting
         }
         Err(status) if status.code() == Code::PermissionDenied => {
             // A user of the role may read the key, if there is a leader. Only the header counts.
-            let key = Keys::of(&settings.prefix).broken();
+            let key = KeyNames::of(&settings.prefix).broken();
             let read = RangeRequest { serializable: true, ..ask::get(key) };
             let answer: RangeResponse = unary(wire, ask::RANGE, read).await?;
             Ok(Greeting { cluster: cluster(answer.header), version: None })
@@ -122,7 +122,7 @@ async fn signed_in(
     let request =
         AuthenticateRequest { name: user.clone(), password: password.reveal().to_owned() };
     let answer: AuthenticateResponse = unary(&stranger, AUTHENTICATE, request).await?;
-    let token = Token::try_from(answer.token)
+    let token = LoginToken::try_from(answer.token)
         .map_err(|_| Status::new(Code::Refused, "its token cannot be sent"))?;
     Ok(AuthorizedChannel { token: Some(token), ..stranger })
 }

@@ -2,15 +2,15 @@
 
 use tenure_core::{Error, Loss, Result, errors, served};
 use tenure_queue::{
-    Enter, Entered, Front, Name, Node, Position, Precondition, Register, Remove, Removed,
-    SessionId, Why, Written,
+    Enter, Entered, Front, Node, Position, Precondition, Register, RegisterValue, Remove, Removed,
+    SessionId, TicketName, Why,
 };
 
 use crate::ask::{
     delete_op, first, get, is_changed, is_empty, is_made, last, put, put_op, range_op, ranges,
 };
-use crate::keys::{Keys, answered_at, revision, value};
 use crate::latches::Latch;
+use crate::names::{KeyNames, answered_at, revision, value};
 use crate::wire::{
     Compare, KeyValue, RangeRequest, RangeResponse, RequestOp, TxnRequest, TxnResponse,
 };
@@ -26,13 +26,13 @@ fn made(enter: &Enter<'_>, key: &[u8], at: u64) -> Result<Node> {
 }
 
 /// Compares: the latch was not shut since. It keeps out requests that were sent before.
-fn is_as_known(keys: &Keys, latch: &Latch) -> Compare {
+fn is_as_known(keys: &KeyNames, latch: &Latch) -> Compare {
     is_changed(keys.latch(latch), latch.shut)
 }
 
 /// Puts the ticket's key if it is not kept out, the precondition holds and no ticket has this key.
 /// Reads the last tickets of the line either way.
-pub(crate) fn enter(keys: &Keys, enter: &Enter<'_>, key: &[u8], latch: &Latch) -> TxnRequest {
+pub(crate) fn enter(keys: &KeyNames, enter: &Enter<'_>, key: &[u8], latch: &Latch) -> TxnRequest {
     let Enter { name, body, session, precondition, base_version } = *enter;
     let (key, line) = (key.to_vec(), keys.line(&name.line));
     let base = keys.register(&Register::Base(name.line.clone()));
@@ -74,7 +74,7 @@ pub(crate) fn position(last: &Front, own: &Node) -> Option<Position> {
 
 /// Returns the answer for a ticket of this capacity that is kept out of its line, from some tickets
 /// of the line.
-pub(crate) fn out(front: &Front, of: u32, base: Written) -> Entered {
+pub(crate) fn out(front: &Front, of: u32, base: RegisterValue) -> Entered {
     let taken = taken_with(front.nodes.iter().map(Node::take).sum(), unseen(front));
     let other_capacity = front.nodes.iter().map(|node| node.name.of).find(|other| *other != of);
     Entered::Out { at: front.at, taken, other_capacity, base }
@@ -107,7 +107,7 @@ pub(crate) enum EnterReply {
 
 /// Returns the outcome of a join.
 pub(crate) fn entered(
-    keys: &Keys,
+    keys: &KeyNames,
     enter: &Enter<'_>,
     key: &[u8],
     latch: &Latch,
@@ -125,7 +125,7 @@ pub(crate) fn entered(
             return Ok(EnterReply::Malformed);
         }
         let node = made(enter, key, at)?;
-        if let Err(error) = refuse_unreadable(Tickets::of(keys, &last).unreadable, at) {
+        if let Err(error) = refuse_unreadable(ReadTickets::of(keys, &last).unreadable, at) {
             return Ok(EnterReply::Unreadable(Box::new(node), error));
         }
         return Ok(EnterReply::Joined(Box::new(node), front));
@@ -153,14 +153,14 @@ fn existing(node: Node) -> EnterReply {
 
 /// Returns a ticket of the same id with another key, which joined before this moment: another
 /// client, or a copy of this process, has put it there.
-pub(crate) fn twin(front: &Front, name: &Name, before: u64) -> Option<Node> {
+pub(crate) fn twin(front: &Front, name: &TicketName, before: u64) -> Option<Node> {
     let is_twin = |node: &&Node| node.name == *name && node.created < before;
     front.nodes.iter().find(is_twin).cloned()
 }
 
 /// Deletes the ticket's key if it and the others are unchanged. With a latch, the ticket is kept
 /// out from then on, either way.
-pub(crate) fn remove(keys: &Keys, remove: &Remove<'_>, latch: Option<&Latch>) -> TxnRequest {
+pub(crate) fn remove(keys: &KeyNames, remove: &Remove<'_>, latch: Option<&Latch>) -> TxnRequest {
     let Remove { node, provided, why, front } = *remove;
     let key = node.key.to_vec();
     let mut compare = vec![is_made(key.clone(), node.created)];
@@ -178,23 +178,23 @@ pub(crate) fn remove(keys: &Keys, remove: &Remove<'_>, latch: Option<&Latch>) ->
 
 /// Deletes the ticket's key if it and the others are unchanged, and puts nothing: no mark of a
 /// break.
-pub(crate) fn remove_only(keys: &Keys, just: &Remove<'_>) -> TxnRequest {
+pub(crate) fn remove_only(keys: &KeyNames, just: &Remove<'_>) -> TxnRequest {
     remove(keys, &Remove { why: Why::Left, ..*just }, None)
 }
 
 /// Keeps out requests that were sent with this latch, or with an earlier one.
-fn shut(keys: &Keys, latch: &Latch) -> RequestOp {
+fn shut(keys: &KeyNames, latch: &Latch) -> RequestOp {
     put_op(put(keys.latch(latch), Vec::new(), latch.session.cast_signed()))
 }
 
 /// Returns the outcome of a removal.
-pub(crate) fn removed(keys: &Keys, answer: TxnResponse) -> Removed {
+pub(crate) fn removed(keys: &KeyNames, answer: TxnResponse) -> Removed {
     let (at, gone) = (answered_at(answer.header), answer.succeeded);
     Removed { gone, front: ranges(answer).next().map(|range| front(keys, &range, at)) }
 }
 
 /// Keeps the ticket out for good, and reads its key, if it has one.
-pub(crate) fn fence_out(keys: &Keys, key: Option<Vec<u8>>, latch: &Latch) -> TxnRequest {
+pub(crate) fn fence_out(keys: &KeyNames, key: Option<Vec<u8>>, latch: &Latch) -> TxnRequest {
     let own = key.map(|key| range_op(get(key)));
     let success = [shut(keys, latch)].into_iter().chain(own).collect();
     TxnRequest { compare: Vec::new(), success, failure: Vec::new() }
@@ -221,9 +221,9 @@ pub(crate) fn change(key: Vec<u8>, value: Vec<u8>, version: u64) -> TxnRequest {
 }
 
 /// Returns the front of a line from a range, in its order.
-pub(crate) fn front(keys: &Keys, range: &RangeResponse, at: u64) -> Front {
+pub(crate) fn front(keys: &KeyNames, range: &RangeResponse, at: u64) -> Front {
     let total = usize::try_from(range.count).unwrap_or(0);
-    let Tickets { nodes, unreadable } = Tickets::of(keys, range);
+    let ReadTickets { nodes, unreadable } = ReadTickets::of(keys, range);
     // Other keys do not count.
     let strangers = range.kvs.len() - nodes.len();
     Front { nodes, total: total.saturating_sub(strangers), at, unreadable }
@@ -231,21 +231,21 @@ pub(crate) fn front(keys: &Keys, range: &RangeResponse, at: u64) -> Front {
 
 /// The tickets among some keys.
 #[derive(Default)]
-pub(crate) struct Tickets {
+pub(crate) struct ReadTickets {
     /// The readable ones, in the order of the keys.
     pub(crate) nodes: Vec<Node>,
     /// The revision with which the first of the others was made.
     pub(crate) unreadable: Option<u64>,
 }
 
-impl Tickets {
-    pub(crate) fn of(keys: &Keys, range: &RangeResponse) -> Self {
+impl ReadTickets {
+    pub(crate) fn of(keys: &KeyNames, range: &RangeResponse) -> Self {
         let mut tickets = Self::default();
         range.kvs.iter().for_each(|kept| tickets.add(keys, kept));
         tickets
     }
 
-    pub(crate) fn add(&mut self, keys: &Keys, kept: &KeyValue) {
+    pub(crate) fn add(&mut self, keys: &KeyNames, kept: &KeyValue) {
         if let Some(node) = keys.node(kept) {
             self.nodes.push(node);
         } else if keys.is_ticket(&kept.key) {
@@ -265,21 +265,21 @@ pub(crate) fn refuse_unreadable(unreadable: Option<u64>, before: u64) -> Result<
 }
 
 /// Reads a register. If it has no number, no new number can be above the earlier ones.
-pub(crate) fn written(range: RangeResponse) -> Result<Written> {
-    let Some(kept) = range.kvs.into_iter().next() else { return Ok(Written::default()) };
+pub(crate) fn written(range: RangeResponse) -> Result<RegisterValue> {
+    let Some(kept) = range.kvs.into_iter().next() else { return Ok(RegisterValue::default()) };
     let value = std::str::from_utf8(&kept.value).ok().and_then(|text| text.parse().ok());
     let value = value.ok_or_else(errors::unreadable_number)?;
-    Ok(Written { value, version: revision(kept.mod_revision) })
+    Ok(RegisterValue { value, version: revision(kept.mod_revision) })
 }
 
 /// Puts a session's key.
-pub(crate) fn open(keys: &Keys, session: SessionId) -> TxnRequest {
+pub(crate) fn open(keys: &KeyNames, session: SessionId) -> TxnRequest {
     let put = put(keys.session(session), Vec::new(), session.cast_signed());
     TxnRequest { compare: Vec::new(), success: vec![put_op(put)], failure: Vec::new() }
 }
 
 /// Reads the line's tickets that were made before this one, the nearest first.
-pub(crate) fn ahead(keys: &Keys, node: &Node, most: usize) -> RangeRequest {
+pub(crate) fn ahead(keys: &KeyNames, node: &Node, most: usize) -> RangeRequest {
     debug_assert!(node.created > 0, "nothing is made before the first revision");
     crate::ask::last_before(keys.line(&node.name.line), node.created, most)
 }

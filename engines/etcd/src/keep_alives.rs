@@ -27,12 +27,12 @@ pub(crate) struct KeepAlives {
 #[derive(Clone)]
 struct KeepAliveStream {
     send: mpsc::Sender<LeaseKeepAliveRequest>,
-    waiting: Waiting,
+    waiting: WaitingCallers,
 }
 
 /// Callers that wait for an answer, by lease. Answers for one lease come in the order of the
 /// requests.
-type Waiting = Arc<Mutex<HashMap<i64, VecDeque<oneshot::Sender<LeaseKeepAliveResponse>>>>>;
+type WaitingCallers = Arc<Mutex<HashMap<i64, VecDeque<oneshot::Sender<LeaseKeepAliveResponse>>>>>;
 
 impl KeepAlives {
     pub(crate) fn on(wire: AuthorizedChannel) -> Self {
@@ -66,7 +66,7 @@ impl KeepAlives {
             return open.clone();
         }
         let (send, requests) = mpsc::channel(UNDER_WAY_MAX);
-        let open = KeepAliveStream { send, waiting: Waiting::default() };
+        let open = KeepAliveStream { send, waiting: WaitingCallers::default() };
         self.home.spawn(run(self.wire.clone(), requests, open.waiting.clone()));
         slot.insert(open).clone()
     }
@@ -74,7 +74,7 @@ impl KeepAlives {
 
 struct Silent<'a> {
     keep_alives: &'a KeepAlives,
-    stream: Waiting,
+    stream: WaitingCallers,
     is_answered: bool,
 }
 
@@ -91,7 +91,7 @@ impl Drop for Silent<'_> {
 async fn run(
     wire: AuthorizedChannel,
     mut requests: mpsc::Receiver<LeaseKeepAliveRequest>,
-    waiting: Waiting,
+    waiting: WaitingCallers,
 ) {
     if let Ok((send, answers)) = stream(&wire, KEEP_ALIVE).await {
         tokio::select! {
@@ -102,7 +102,7 @@ async fn run(
     waiting.lock().clear();
 }
 
-async fn hear(mut answers: Answers<LeaseKeepAliveResponse>, waiting: &Waiting) {
+async fn hear(mut answers: Answers<LeaseKeepAliveResponse>, waiting: &WaitingCallers) {
     while let Ok(Some(answer)) = answers.message().await {
         if let Some(tell) = next(waiting, answer.id) {
             // The caller may have given up.
@@ -113,7 +113,7 @@ async fn hear(mut answers: Answers<LeaseKeepAliveResponse>, waiting: &Waiting) {
 
 /// Returns the caller that waits for the next answer for a lease. Removes the entry of a lease
 /// without callers.
-fn next(waiting: &Waiting, lease: i64) -> Option<oneshot::Sender<LeaseKeepAliveResponse>> {
+fn next(waiting: &WaitingCallers, lease: i64) -> Option<oneshot::Sender<LeaseKeepAliveResponse>> {
     let mut waiting = waiting.lock();
     let all = waiting.get_mut(&lease)?;
     let next = all.pop_front();
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn nothing_is_kept_of_a_lease_for_which_nobody_waits() {
-        let (waiting, (tell, _told)) = (Waiting::default(), oneshot::channel());
+        let (waiting, (tell, _told)) = (WaitingCallers::default(), oneshot::channel());
         waiting.lock().entry(7).or_default().push_back(tell);
         assert!(next(&waiting, 7).is_some() && next(&waiting, 7).is_none());
         assert!(waiting.lock().is_empty());

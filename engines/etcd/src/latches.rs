@@ -27,9 +27,9 @@ pub(crate) struct Latch {
 
 /// The latches of one client's sessions.
 #[derive(Default)]
-pub(crate) struct Latches(Mutex<Sessions>);
+pub(crate) struct Latches(Mutex<SessionLatches>);
 
-type Sessions = HashMap<SessionId, HashMap<u8, Known>>;
+type SessionLatches = HashMap<SessionId, HashMap<u8, Known>>;
 
 /// The revision with which a latch was put last, and the moment of that knowledge.
 #[derive(Clone, Copy)]

@@ -10,13 +10,13 @@ use tenure_core::{Error, Result, errors};
 use tenure_kit::{ConnectContext, Connection, Link, Origin, Server};
 use tokio::time::{Instant, timeout};
 
-use crate::calls::{AuthorizedChannel, Token};
+use crate::calls::{AuthorizedChannel, LoginToken};
 use crate::connect::{Greeting, answers, connect};
 use crate::keep_alives::KeepAlives;
 use crate::settings::Settings;
 use crate::status::{ENDED, Status};
 use crate::trouble;
-use crate::watches::Watches;
+use crate::watches::KeyWatches;
 
 /// Time for which a new client waits for the members that it does not use.
 const OTHERS_WITHIN: Duration = Duration::from_millis(500);
@@ -37,7 +37,7 @@ pub(crate) struct Members {
     /// A member was reached, with a leader or without.
     is_met: AtomicBool,
     /// The login token, which all members know until they forget it.
-    token: Mutex<Option<Token>>,
+    token: Mutex<Option<LoginToken>>,
 }
 
 /// An open connection to one member.
@@ -47,7 +47,7 @@ pub(crate) struct MemberConnection {
     pub(crate) wire: AuthorizedChannel,
     pub(crate) version: Option<String>,
     pub(crate) keep_alives: KeepAlives,
-    pub(crate) watches: Watches,
+    pub(crate) watches: KeyWatches,
     /// Count of answers.
     pub(crate) heard: AtomicU64,
 }
@@ -133,7 +133,7 @@ impl Members {
             self.at_home.store(at, Ordering::Relaxed);
         }
         let (keep_alives, watches) =
-            (KeepAlives::on(wire.clone()), Watches::on(wire.clone(), self.settings.timeout));
+            (KeepAlives::on(wire.clone()), KeyWatches::on(wire.clone(), self.settings.timeout));
         let (version, heard) = (greeting.version, AtomicU64::new(0));
         Ok(MemberConnection { at, wire, version, keep_alives, watches, heard })
     }

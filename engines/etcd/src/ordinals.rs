@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use tenure_core::sync::Mutex;
 use tenure_core::{Error, Loss, Result, TicketId};
-use tenure_queue::{LineId, Name, SessionId};
+use tenure_queue::{LineId, SessionId, TicketName};
 
 /// Time after which a request without an answer does not arrive any more.
 const LATE_MAX: Duration = Duration::from_secs(120);
@@ -98,7 +98,7 @@ impl Ordinals {
     /// of its latch. A ticket that joins again keeps its session and its ordinal.
     pub(crate) fn take(
         &self,
-        name: &Name,
+        name: &TicketName,
         session: SessionId,
         latch: u64,
     ) -> Result<(u32, PendingJoin<'_>)> {
@@ -121,7 +121,7 @@ impl Ordinals {
 
     /// Takes another ordinal for a ticket that is not in the line, because another ticket has its
     /// key: a copy of this process has the same lease.
-    pub(crate) fn elsewhere(&self, name: &Name, session: SessionId) -> Result<()> {
+    pub(crate) fn elsewhere(&self, name: &TicketName, session: SessionId) -> Result<()> {
         let mut taken = self.0.lock();
         let before = taken.tickets.remove(&name.id);
         let latch = before.as_ref().map_or(0, |before| before.latch);
@@ -155,7 +155,7 @@ impl Ordinals {
 }
 
 impl Taken {
-    fn choose(&mut self, name: &Name, session: SessionId, latch: u64) -> Result<u32> {
+    fn choose(&mut self, name: &TicketName, session: SessionId, latch: u64) -> Result<u32> {
         let lines =
             self.sessions.get_mut(&session).ok_or_else(|| Error::lost(Loss::SessionGone))?;
         let ordinal = lines.entry(name.line.clone()).or_default().take();
@@ -222,8 +222,8 @@ mod tests {
 
     const SESSION: SessionId = 77;
 
-    fn name(key: &str) -> Name {
-        Name::of(&Ticket::new(Key::new(key).unwrap(), Share::WHOLE))
+    fn name(key: &str) -> TicketName {
+        TicketName::of(&Ticket::new(Key::new(key).unwrap(), Share::WHOLE))
     }
 
     fn ordinals() -> Ordinals {
@@ -232,14 +232,14 @@ mod tests {
         ordinals
     }
 
-    fn comes_in(ordinals: &Ordinals, name: &Name) -> u32 {
+    fn comes_in(ordinals: &Ordinals, name: &TicketName) -> u32 {
         let (ordinal, asking) = ordinals.take(name, SESSION, 0).unwrap();
         asking.answered();
         ordinal
     }
 
     /// Sends a request that is not answered.
-    fn is_lost(ordinals: &Ordinals, name: &Name) {
+    fn is_lost(ordinals: &Ordinals, name: &TicketName) {
         let _unanswered = ordinals.take(name, SESSION, 0).unwrap();
     }
 

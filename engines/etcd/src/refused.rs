@@ -5,7 +5,7 @@
 //! time is done by then, and is refused nevertheless.
 
 use tenure_core::{Error, ErrorKind, Result};
-use tenure_queue::{Name, Remove, Removed, Sought, Store as _};
+use tenure_queue::{Remove, Removed, SessionStore as _, Sought, TicketName};
 
 use crate::client::Etcd;
 use crate::entry;
@@ -13,7 +13,7 @@ use crate::entry;
 impl Etcd {
     /// Returns whether a ticket whose join failed in this way is certainly not in its line. Removes
     /// it if it was let in and refused.
-    pub(crate) async fn is_out_for(&self, name: &Name, error: &Error) -> bool {
+    pub(crate) async fn is_out_for(&self, name: &TicketName, error: &Error) -> bool {
         if error.kind() != ErrorKind::Rejected {
             return !error.is_retryable();
         }

@@ -6,18 +6,18 @@ use std::time::Duration;
 use futures_util::future::{join_all, select_all, try_join_all};
 use tenure_core::{Error, ErrorKind, Guarantees, Key, Loss, Result, TicketId, served};
 use tenure_queue::{
-    Enter, Entered, Followed, Front, Granted, Hint, LineId, Name, Node, Position, Register, Remove,
-    Removed, SessionId, Sought, Store, Watching, Written,
+    Enter, Entered, Followed, Front, Granted, Hint, LineId, Node, OpenWatch, Position, Register,
+    RegisterValue, Remove, Removed, SessionId, SessionStore, Sought, TicketName,
 };
 
 use crate::client::{Etcd, PAGE};
-use crate::entry::{EnterReply, Tickets};
-use crate::keys::{answered_at, revision, value};
+use crate::entry::{EnterReply, ReadTickets};
 use crate::latches::Latch;
+use crate::names::{answered_at, revision, value};
 use crate::wire::{KeyValue, RangeResponse, TxnResponse};
 use crate::{ask, entry, journal};
 
-impl Store for Etcd {
+impl SessionStore for Etcd {
     fn profile(&self) -> Guarantees {
         self.profile.clone()
     }
@@ -184,7 +184,7 @@ impl Store for Etcd {
         Ok(entry::removed(&self.keys, answer))
     }
 
-    async fn fence_out(&self, name: &Name, session: SessionId) -> Result<Option<Node>> {
+    async fn fence_out(&self, name: &TicketName, session: SessionId) -> Result<Option<Node>> {
         let (latch, key) = (self.latches.of(name.id, session), self.key_of(name));
         let answer = match self.cluster.txn(entry::fence_out(&self.keys, key, &latch)).await {
             // It would join with that session, or never.
@@ -203,7 +203,7 @@ impl Store for Etcd {
         Ok(node.filter(|node| node.name == *name))
     }
 
-    async fn watch(&self, nodes: &[Node]) -> Result<Watching> {
+    async fn watch(&self, nodes: &[Node]) -> Result<OpenWatch> {
         let connection = self.cluster.link.connection().await?;
         // All at once: one after the other would take a round trip each.
         let watch = |node: &Node| connection.watches.key(node.key.to_vec(), node.version);
@@ -217,7 +217,7 @@ impl Store for Etcd {
             changed.await;
             Hint::Changed
         });
-        Ok(Watching { at, changed })
+        Ok(OpenWatch { at, changed })
     }
 
     async fn keys(&self, prefix: &str) -> Result<Vec<Key>> {
@@ -230,7 +230,7 @@ impl Store for Etcd {
         Ok(keys.into_iter().collect())
     }
 
-    async fn read(&self, register: &Register) -> Result<Written> {
+    async fn read(&self, register: &Register) -> Result<RegisterValue> {
         let (range, _) = self.cluster.range(ask::get(self.keys.register(register))).await?;
         entry::written(range)
     }
@@ -240,13 +240,13 @@ impl Store for Etcd {
         register: &Register,
         value: u64,
         version: u64,
-    ) -> Result<(Written, bool)> {
+    ) -> Result<(RegisterValue, bool)> {
         let key = self.keys.register(register);
         let answer =
             self.cluster.txn(entry::write(key, value.to_string().into_bytes(), version)).await?;
         let at = answered_at(answer.header);
         if answer.succeeded {
-            return Ok((Written { value, version: at }, true));
+            return Ok((RegisterValue { value, version: at }, true));
         }
         Ok((entry::written(ask::ranges(answer).next().unwrap_or_default())?, false))
     }
@@ -267,15 +267,15 @@ fn is_over(error: &Error) -> bool {
 
 impl Etcd {
     /// Returns the key of a ticket of this client, if it has one.
-    fn key_of(&self, name: &Name) -> Option<Vec<u8>> {
+    fn key_of(&self, name: &TicketName) -> Option<Vec<u8>> {
         let (session, ordinal) = self.ordinals.of(name.id)?;
         Some(self.keys.ticket(name, session, ordinal))
     }
 
     pub(crate) async fn front_in_pages(&self, line: &LineId, most: usize) -> Result<Front> {
-        let mut tickets = Tickets::default();
+        let mut tickets = ReadTickets::default();
         let at = self.list(self.keys.line(line), |kept| tickets.add(&self.keys, kept)).await?;
-        let Tickets { mut nodes, unreadable } = tickets;
+        let ReadTickets { mut nodes, unreadable } = tickets;
         nodes.sort_by_key(|node| node.created);
         let total = nodes.len();
         nodes.truncate(most);
@@ -326,7 +326,7 @@ impl Etcd {
         let share = own.ticket.share;
         let most = if share.take() == share.of() { 1 } else { entry::PAGE };
         let (range, _) = self.cluster.range(entry::ahead(&self.keys, own, most)).await?;
-        let near = Tickets::of(&self.keys, &range);
+        let near = ReadTickets::of(&self.keys, &range);
         entry::refuse_unreadable(near.unreadable, own.created)?;
         let taken: u64 = near.nodes.iter().map(Node::take).sum();
         if served(taken, share) {

@@ -1,5 +1,6 @@
 //! Watches: one stream for all keys that a connection watches.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
@@ -10,8 +11,8 @@ use tokio::time::timeout;
 use tenure_core::sync::Mutex;
 
 use crate::calls::{Answers, AuthorizedChannel, Requests, stream};
-use crate::keys::Span;
-use crate::listeners::{Listener, Watched, cancel};
+use crate::listeners::{StreamWatches, WatchListener, cancel};
+use crate::names::Span;
 use crate::status::{Code, Status};
 use crate::wire::watch_request::RequestUnion;
 use crate::wire::{WatchCreateRequest, WatchRequest, WatchResponse};
@@ -25,7 +26,7 @@ const FIRST_ID: i64 = 1 << 32;
 const BEHIND_MAX: usize = 256;
 
 /// The stream of one connection. It is opened at first use, and again after it broke.
-pub(crate) struct Watches {
+pub(crate) struct KeyWatches {
     wire: AuthorizedChannel,
     /// The runtime of the connection, which outlives the first caller.
     home: Handle,
@@ -38,7 +39,7 @@ pub(crate) struct Watches {
 #[derive(Clone)]
 struct WatchStream {
     send: mpsc::Sender<WatchRequest>,
-    watched: Watched,
+    watched: Arc<StreamWatches>,
 }
 
 impl WatchStream {
@@ -48,7 +49,7 @@ impl WatchStream {
 }
 
 /// A watch, until it is dropped.
-pub(crate) struct Watch {
+pub(crate) struct KeyWatch {
     pub(crate) at: i64,
     id: i64,
     open: WatchStream,
@@ -56,7 +57,7 @@ pub(crate) struct Watch {
 
 /// A watch, and its events.
 pub(crate) struct News {
-    pub(crate) watch: Watch,
+    pub(crate) watch: KeyWatch,
     answers: mpsc::Receiver<WatchResponse>,
 }
 
@@ -67,7 +68,7 @@ impl News {
     }
 }
 
-impl Drop for Watch {
+impl Drop for KeyWatch {
     fn drop(&mut self) {
         let given = self.open.watched.remove(self.id);
         if self.open.send.try_send(cancel(given)).is_err() {
@@ -78,7 +79,7 @@ impl Drop for Watch {
     }
 }
 
-impl Watches {
+impl KeyWatches {
     pub(crate) fn on(wire: AuthorizedChannel, patience: Duration) -> Self {
         let (home, open) = (Handle::current(), Mutex::default());
         Self { wire, home, patience, open, last: AtomicI64::new(FIRST_ID) }
@@ -87,12 +88,12 @@ impl Watches {
     /// Watches one key from now on, for a change after the revision `after`.
     pub(crate) async fn key(&self, key: Vec<u8>, after: u64) -> Result<News, Status> {
         let request = WatchCreateRequest { key, ..WatchCreateRequest::default() };
-        self.news(request, crate::keys::number(after), 1).await
+        self.news(request, crate::names::number(after), 1).await
     }
 
     /// Watches a span from this revision on, with the earlier value of each key.
     pub(crate) async fn span(&self, span: Span, from: u64) -> Result<News, Status> {
-        let start_revision = crate::keys::number(from);
+        let start_revision = crate::names::number(from);
         let (key, range_end, prev_kv) = (span.from, span.end, true);
         let request =
             WatchCreateRequest { key, range_end, start_revision, prev_kv, ..Default::default() };
@@ -115,15 +116,15 @@ impl Watches {
         mut create: WatchCreateRequest,
         after: i64,
         queue: mpsc::Sender<WatchResponse>,
-    ) -> Result<Watch, Status> {
+    ) -> Result<KeyWatch, Status> {
         let open = self.open();
-        let heard = open.watched.0.heard.load(Ordering::Relaxed);
+        let heard = open.watched.heard.load(Ordering::Relaxed);
         let id = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         let (begun, has_begun) = oneshot::channel();
-        let listener = Listener { begun: Some(begun), queue, after, given: None };
+        let listener = WatchListener { begun: Some(begun), queue, after, given: None };
         let broken = || Status::ended(String::new());
-        let silent = |watched: &Watched| {
-            if watched.has_turn(id) || watched.0.heard.load(Ordering::Relaxed) == heard {
+        let silent = |watched: &StreamWatches| {
+            if watched.has_turn(id) || watched.heard.load(Ordering::Relaxed) == heard {
                 // The stream is silent, or one watch delays the others. The next watch opens
                 // another stream, and all listeners of this one read again.
                 watched.end();
@@ -140,7 +141,7 @@ impl Watches {
         if !open.watched.insert(id, listener, turn) {
             return Err(broken());
         }
-        let mut watch = Watch { at: 0, id, open };
+        let mut watch = KeyWatch { at: 0, id, open };
         create.watch_id = id;
         // The changes of one moment may be more than one message carries: a lease ended with all
         // its tickets.
@@ -167,7 +168,7 @@ impl Watches {
             return open.clone();
         }
         let (send, requests) = mpsc::channel(UNDER_WAY_MAX);
-        let open = WatchStream { send, watched: Watched::new() };
+        let open = WatchStream { send, watched: StreamWatches::new() };
         self.home.spawn(run(self.wire.clone(), requests, open.watched.clone()));
         slot.insert(open).clone()
     }
@@ -176,13 +177,13 @@ impl Watches {
 async fn run(
     wire: AuthorizedChannel,
     mut requests: mpsc::Receiver<WatchRequest>,
-    watched: Watched,
+    watched: Arc<StreamWatches>,
 ) {
     if let Ok((send, answers)) = stream(&wire, WATCH).await {
         tokio::select! {
             () = say(send, &mut requests, &watched) => {}
             () = hear(answers, &watched) => {}
-            () = watched.0.ended.notified() => {}
+            () = watched.ended.notified() => {}
         }
     }
     watched.end();
@@ -192,7 +193,7 @@ async fn run(
 async fn say(
     mut send: Requests<WatchRequest>,
     requests: &mut mpsc::Receiver<WatchRequest>,
-    watched: &Watched,
+    watched: &StreamWatches,
 ) {
     loop {
         // A watch to cancel was created before, and the member must receive that request first.
@@ -204,7 +205,7 @@ async fn say(
                     Some(next) => next,
                     None => return,
                 },
-                () = watched.0.more_unwanted.notified() => continue,
+                () = watched.more_unwanted.notified() => continue,
             }
         };
         if send.say(&next).await.is_err() {
@@ -213,7 +214,7 @@ async fn say(
     }
 }
 
-async fn hear(mut answers: Answers<WatchResponse>, watched: &Watched) {
+async fn hear(mut answers: Answers<WatchResponse>, watched: &StreamWatches) {
     while let Ok(Some(answer)) = answers.message().await {
         watched.hear(answer);
     }
@@ -226,8 +227,8 @@ mod tests {
     #[test]
     fn who_cannot_say_at_once_that_a_watch_is_of_no_more_use_says_it_later() {
         let (send, mut requests) = mpsc::channel(1);
-        let open = WatchStream { send, watched: Watched::new() };
-        let watch = |id| Watch { at: 0, id, open: open.clone() };
+        let open = WatchStream { send, watched: StreamWatches::new() };
+        let watch = |id| KeyWatch { at: 0, id, open: open.clone() };
         let all = [watch(1), watch(2), watch(3)];
         drop(all);
         assert_eq!(requests.try_recv(), Ok(cancel(1)));

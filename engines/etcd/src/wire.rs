@@ -97,12 +97,12 @@ pub struct DeleteRangeRequest {
 pub struct DeleteRangeResponse {}
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct RequestOp {
-    #[prost(oneof = "request_op::Request", tags = "1, 2, 3")]
-    pub request: ::core::option::Option<request_op::Request>,
+    #[prost(oneof = "request_op::RequestKind", tags = "1, 2, 3")]
+    pub request_kind: ::core::option::Option<request_op::RequestKind>,
 }
 pub mod request_op {
     #[derive(Clone, PartialEq, ::prost::Oneof)]
-    pub enum Request {
+    pub enum RequestKind {
         #[prost(message, tag = "1")]
         RequestRange(super::RangeRequest),
         #[prost(message, tag = "2")]
@@ -180,15 +180,15 @@ pub struct TxnResponse {
     pub responses: ::prost::alloc::vec::Vec<ResponseOp>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct Event {
-    #[prost(enumeration = "event::EventType", tag = "1")]
+pub struct KeyEvent {
+    #[prost(enumeration = "key_event::EventType", tag = "1")]
     pub r#type: i32,
     #[prost(message, optional, tag = "2")]
     pub kv: ::core::option::Option<KeyValue>,
     #[prost(message, optional, tag = "3")]
     pub prev_kv: ::core::option::Option<KeyValue>,
 }
-pub mod event {
+pub mod key_event {
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
     #[repr(i32)]
     pub enum EventType {
@@ -247,7 +247,7 @@ pub struct WatchResponse {
     #[prost(bool, tag = "7")]
     pub fragment: bool,
     #[prost(message, repeated, tag = "11")]
-    pub events: ::prost::alloc::vec::Vec<Event>,
+    pub events: ::prost::alloc::vec::Vec<KeyEvent>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct LeaseGrantRequest {

@@ -12,18 +12,18 @@ use tenure_core::sync::Mutex;
 use tenure_core::{CounterValue, Error, Key, Reason, Result, Time, errors};
 use tokio::sync::oneshot;
 
-use crate::contract::{Register, Store, Written};
+use crate::contract::{Register, RegisterValue, SessionStore};
+use crate::engine::SessionEngine;
 use crate::parts::Parts;
 use crate::pauses::Pauses;
-use crate::queue::Queue;
 
 /// The callers of one client that wait for numbers. A sequence is in the map as long as a task
 /// takes numbers from it.
 #[derive(Default)]
-pub(crate) struct Calls(Mutex<HashMap<Register, Vec<Call>>>);
+pub(crate) struct SequenceCallers(Mutex<HashMap<Register, Vec<NumberCall>>>);
 
 /// A caller that waits for numbers.
-struct Call {
+struct NumberCall {
     key: Key,
     /// Count of numbers that it asks for.
     by: u64,
@@ -32,7 +32,7 @@ struct Call {
     sender: oneshot::Sender<Result<CounterValue>>,
 }
 
-impl<S: Store> Queue<S> {
+impl<S: SessionStore> SessionEngine<S> {
     pub(crate) async fn next(
         &self,
         key: &Key,
@@ -46,7 +46,7 @@ impl<S: Store> Queue<S> {
         }
         let (sender, receiver) = oneshot::channel();
         let until = host.now().plus(*answers_within / 2);
-        if counting.push(register, Call { key: key.clone(), by, until, sender }) {
+        if counting.push(register, NumberCall { key: key.clone(), by, until, sender }) {
             let (parts, register) = (self.parts.clone(), register.clone());
             host.spawn(Box::pin(Taker { parts, register, has_ended: false }.run()));
         }
@@ -54,9 +54,9 @@ impl<S: Store> Queue<S> {
     }
 }
 
-impl Calls {
+impl SequenceCallers {
     /// Adds a caller. Returns whether the sequence needs a task.
-    fn push(&self, register: &Register, call: Call) -> bool {
+    fn push(&self, register: &Register, call: NumberCall) -> bool {
         match self.0.lock().entry(register.clone()) {
             Entry::Occupied(mut waiting) => {
                 waiting.get_mut().push(call);
@@ -71,7 +71,7 @@ impl Calls {
 
     /// Moves waiting callers to `calls`, and removes those that have gone. Returns whether any are
     /// left; otherwise the task ends.
-    fn take(&self, register: &Register, calls: &mut Vec<Call>) -> bool {
+    fn take(&self, register: &Register, calls: &mut Vec<NumberCall>) -> bool {
         let mut all = self.0.lock();
         let Some(waiting) = all.get_mut(register) else { return false };
         calls.append(waiting);
@@ -83,7 +83,7 @@ impl Calls {
     }
 }
 
-impl Call {
+impl NumberCall {
     fn answer(self, answer: Result<u64>) {
         // A caller that has gone leaves a gap, which a sequence may have.
         let _ = self.sender.send(answer.map(CounterValue::of_sequence));
@@ -91,14 +91,14 @@ impl Call {
 }
 
 /// The task that takes numbers from one sequence, until no caller waits for one.
-struct Taker<S: Store> {
+struct Taker<S: SessionStore> {
     parts: Arc<Parts<S>>,
     register: Register,
     /// No caller waits, and the sequence is out of the map. It may be there again, for another task.
     has_ended: bool,
 }
 
-impl<S: Store> Taker<S> {
+impl<S: SessionStore> Taker<S> {
     async fn run(mut self) {
         let host = self.parts.host.clone();
         let (mut calls, mut known, mut pauses) = (Vec::new(), None, Pauses::on(&*host));
@@ -120,9 +120,9 @@ impl<S: Store> Taker<S> {
     /// Returns the sequence as it is then, and whether the block was taken.
     async fn attempt(
         &self,
-        calls: &mut Vec<Call>,
-        known: Option<Written>,
-    ) -> Result<(Written, bool)> {
+        calls: &mut Vec<NumberCall>,
+        known: Option<RegisterValue>,
+    ) -> Result<(RegisterValue, bool)> {
         let Parts { store, .. } = &*self.parts;
         let before = match known {
             Some(known) => known,
@@ -151,7 +151,7 @@ impl<S: Store> Taker<S> {
     }
 }
 
-impl<S: Store> Drop for Taker<S> {
+impl<S: SessionStore> Drop for Taker<S> {
     /// Releases the callers if the runtime has ended: each gets an error.
     fn drop(&mut self) {
         if !self.has_ended {
@@ -162,7 +162,7 @@ impl<S: Store> Drop for Taker<S> {
 
 /// Refuses the callers that have lost to other clients for half of their time. They still wait for
 /// an answer.
-fn refuse_late(calls: &mut Vec<Call>, now: Time) {
+fn refuse_late(calls: &mut Vec<NumberCall>, now: Time) {
     for call in calls.extract_if(.., |call| now.has_reached(call.until)) {
         let refused = Error::unavailable(format!(
             "other clients changed the sequence {:?} each time this client took a number: ask again",

@@ -5,25 +5,27 @@ use tenure_core::{
     errors, served,
 };
 
-use crate::contract::{Enter, Entered, Precondition, Register, Remove, Sought, Store, Written};
-use crate::mine::{OwnTicket, Sighting};
-use crate::node::{LineId, Name, Node};
+use crate::contract::{
+    Enter, Entered, Precondition, Register, RegisterValue, Remove, SessionStore, Sought,
+};
+use crate::engine::SessionEngine;
+use crate::node::{LineId, Node, TicketName};
+use crate::own_ticket::{OwnTicket, Sighting};
 use crate::parts::Parts;
 use crate::pauses::Pauses;
-use crate::queue::Queue;
 
 /// Maximum attempts of a join to which other tickets came first, before the caller has to retry.
 const ATTEMPTS_MAX: u32 = 64;
 
 /// The outcome of one attempt to join.
-enum Attempt {
+enum JoinAttempt {
     In(Place),
     Busy,
     /// The line was not as expected: retry on these terms.
-    Again(Precondition, Written),
+    Again(Precondition, RegisterValue),
 }
 
-impl<S: Store> Queue<S> {
+impl<S: SessionStore> SessionEngine<S> {
     pub(crate) async fn join_line(
         &self,
         ticket: &Ticket,
@@ -32,7 +34,7 @@ impl<S: Store> Queue<S> {
         if let Some(place) = self.join_again(ticket).await? {
             return Ok(Some(place));
         }
-        let name = Name::of(ticket);
+        let name = TicketName::of(ticket);
         if !self.ask(&name, ticket) {
             return Err(self.parts.store.silence());
         }
@@ -48,7 +50,7 @@ impl<S: Store> Queue<S> {
     async fn join_anew(
         &self,
         ticket: &Ticket,
-        name: &Name,
+        name: &TicketName,
         patience: WaitMode,
     ) -> Result<Option<Place>> {
         let mut base = self.raise(name, ticket).await?;
@@ -61,8 +63,10 @@ impl<S: Store> Queue<S> {
         let (mut is_second, mut pauses) = (false, Pauses::on(&*self.parts.host));
         for _ in 0..ATTEMPTS_MAX {
             match self.attempt(ticket, name, precondition, base, patience).await {
-                Ok(Attempt::In(place)) => return self.served_or_out(ticket, place, patience).await,
-                Ok(Attempt::Again(next, now)) => {
+                Ok(JoinAttempt::In(place)) => {
+                    return self.served_or_out(ticket, place, patience).await;
+                }
+                Ok(JoinAttempt::Again(next, now)) => {
                     // The view of the line is fresh: retry at once. Later it is of less use.
                     let is_news = next != precondition;
                     (precondition, base) = (next, now);
@@ -70,7 +74,7 @@ impl<S: Store> Queue<S> {
                         pauses.rest().await;
                     }
                 }
-                Ok(Attempt::Busy) => {
+                Ok(JoinAttempt::Busy) => {
                     self.stay_out(name).await;
                     return Ok(None);
                 }
@@ -93,7 +97,7 @@ impl<S: Store> Queue<S> {
 
     /// Notes that a join begins, or goes on. It ends if the ticket is given up meanwhile. Returns
     /// `false` if too many joins are in flight.
-    fn ask(&self, name: &Name, ticket: &Ticket) -> bool {
+    fn ask(&self, name: &TicketName, ticket: &Ticket) -> bool {
         let Parts { own, host, answers_within, .. } = &*self.parts;
         let (now, longest) = (host.now(), *answers_within * 2);
         own.ask(name.id, now, now.plus(ticket.ttl.max(longest)))
@@ -102,7 +106,7 @@ impl<S: Store> Queue<S> {
     /// Ensures that a ticket is not in its line. If an earlier join of it was not answered, it is
     /// removed, or never let in. If that is not answered either, the ticket stays known, and is
     /// removed when it is overdue.
-    async fn stay_out(&self, name: &Name) {
+    async fn stay_out(&self, name: &TicketName) {
         let Parts { own, host, .. } = &*self.parts;
         if own.was_asked_again(name.id, host.now())
             && let Some(mine) = own.get(name.id)
@@ -159,11 +163,11 @@ impl<S: Store> Queue<S> {
     async fn attempt(
         &self,
         ticket: &Ticket,
-        name: &Name,
+        name: &TicketName,
         precondition: Precondition,
-        base: Written,
+        base: RegisterValue,
         patience: WaitMode,
-    ) -> Result<Attempt> {
+    ) -> Result<JoinAttempt> {
         let session = self.session(ticket.ttl).await?;
         if !self.parts.own.begin(name, &session, self.parts.host.now()) {
             return Err(self.parts.store.silence());
@@ -192,7 +196,9 @@ impl<S: Store> Queue<S> {
                     Err(error) if error.loss() == Some(Loss::SessionGone) => {
                         Err(self.parts.store.silence())
                     }
-                    renewed => Ok(renewed?.map_or(Attempt::Again(precondition, base), Attempt::In)),
+                    renewed => {
+                        Ok(renewed?.map_or(JoinAttempt::Again(precondition, base), JoinAttempt::In))
+                    }
                 }
             }
             Entered::In { node, position, total } => {
@@ -220,27 +226,27 @@ impl<S: Store> Queue<S> {
                     // It was given up in this moment, and is being removed.
                     return Err(self.parts.store.silence());
                 }
-                Ok(Attempt::In(place))
+                Ok(JoinAttempt::In(place))
             }
-            Entered::Again => Ok(Attempt::Again(precondition, base)),
+            Entered::Again => Ok(JoinAttempt::Again(precondition, base)),
             Entered::Out { at, taken, other_capacity, base: now } => {
                 if let Some(of) = other_capacity {
                     return Err(errors::other_capacity(&ticket.key, of.into(), ticket.share));
                 }
                 if now != base {
-                    return Ok(Attempt::Again(
+                    return Ok(JoinAttempt::Again(
                         precondition,
                         self.raise_to(name, ticket, now, at).await?,
                     ));
                 }
                 if patience == WaitMode::Wait {
-                    return Ok(Attempt::Again(precondition, base));
+                    return Ok(JoinAttempt::Again(precondition, base));
                 }
                 let fits = served(taken, ticket.share);
                 self.fits.note(&name.line, fits);
                 // If it fits, other tickets have left since, or it is a part.
-                let joins = Attempt::Again(Precondition::SameCapacity, base);
-                Ok(if fits { joins } else { Attempt::Busy })
+                let joins = JoinAttempt::Again(Precondition::SameCapacity, base);
+                Ok(if fits { joins } else { JoinAttempt::Busy })
             }
         }
     }
@@ -337,9 +343,9 @@ impl<S: Store> Queue<S> {
 
     /// Ensures that new numbers are not below the ticket's floor. For a ticket that is in the line
     /// already they are above it.
-    async fn raise(&self, name: &Name, ticket: &Ticket) -> Result<Written> {
+    async fn raise(&self, name: &TicketName, ticket: &Ticket) -> Result<RegisterValue> {
         if ticket.floor == 0 {
-            return Ok(Written::default());
+            return Ok(RegisterValue::default());
         }
         if ticket.floor > NUMBER_MAX {
             return Err(errors::no_numbers_left(&ticket.key, ticket.floor));
@@ -351,11 +357,11 @@ impl<S: Store> Queue<S> {
 
     async fn raise_to(
         &self,
-        name: &Name,
+        name: &TicketName,
         ticket: &Ticket,
-        mut base: Written,
+        mut base: RegisterValue,
         at: u64,
-    ) -> Result<Written> {
+    ) -> Result<RegisterValue> {
         let register = Register::Base(name.line.clone());
         let mut pauses = Pauses::on(&*self.parts.host);
         for _ in 0..ATTEMPTS_MAX {

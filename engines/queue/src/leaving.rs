@@ -2,18 +2,18 @@
 
 use tenure_core::{LeaveOutcome, Result, Ticket, TicketState, served};
 
-use crate::contract::{Front, Remove, Removed, SessionId, Store, Why};
-use crate::mine::OwnTicket;
-use crate::node::{Name, Node};
+use crate::contract::{Front, Remove, Removed, SessionId, SessionStore, Why};
+use crate::engine::SessionEngine;
+use crate::node::{Node, TicketName};
+use crate::own_ticket::OwnTicket;
 use crate::parts::Parts;
 use crate::pauses::Pauses;
-use crate::queue::Queue;
 use crate::seeing::PAGE;
 
 /// Maximum nodes that a store compares in one step. etcd takes 128 operations by default.
 const PROVIDED_MAX: usize = 100;
 
-impl<S: Store> Queue<S> {
+impl<S: SessionStore> SessionEngine<S> {
     /// Removes a ticket at once.
     pub(crate) async fn leave_now(&self, ticket: &Ticket) -> Result<LeaveOutcome> {
         let Parts { own, bells, .. } = &*self.parts;
@@ -96,7 +96,11 @@ impl<S: Store> Queue<S> {
 
     /// Removes a ticket whose join was not answered: if it is not in now, it is never let in. It
     /// counts as a waiter.
-    async fn take_out_unanswered(&self, name: &Name, session: SessionId) -> Result<LeaveOutcome> {
+    async fn take_out_unanswered(
+        &self,
+        name: &TicketName,
+        session: SessionId,
+    ) -> Result<LeaveOutcome> {
         match self.parts.store.fence_out(name, session).await? {
             Some(node) => self.take_out(&node, false).await,
             None => Ok(LeaveOutcome::Waiting),

@@ -11,11 +11,11 @@ use tenure_core::wake::WakeRegistry;
 use tenure_core::{Result, Runtime, spawn_cancellable};
 use tokio::sync::oneshot;
 
-use crate::contract::{Remove, Sought, Store};
-use crate::counting::Calls;
-use crate::mine::OwnTicket;
+use crate::contract::{Remove, SessionStore, Sought};
+use crate::counting::SequenceCallers;
 use crate::node::Node;
-use crate::own::OwnTickets;
+use crate::own_ticket::OwnTicket;
+use crate::own_tickets::OwnTickets;
 use crate::session::Session;
 
 /// Maximum tickets removed at a time.
@@ -27,7 +27,7 @@ pub(crate) struct Parts<S> {
     pub(crate) host: Arc<dyn Runtime>,
     pub(crate) own: OwnTickets,
     pub(crate) bells: WakeRegistry,
-    pub(crate) counting: Calls,
+    pub(crate) counting: SequenceCallers,
     /// Maximum time of a verb.
     pub(crate) answers_within: Duration,
     /// Overdue tickets are being removed.
@@ -36,7 +36,7 @@ pub(crate) struct Parts<S> {
     seeking: AtomicBool,
 }
 
-impl<S: Store> Parts<S> {
+impl<S: SessionStore> Parts<S> {
     pub(crate) fn new(store: S, host: Arc<dyn Runtime>) -> Self {
         let answers_within = store.profile().answers_within;
         let store = Arc::new(store);

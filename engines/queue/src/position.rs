@@ -103,14 +103,14 @@ mod tests {
     use tenure_core::{Key, Ticket};
 
     use super::*;
-    use crate::node::Name;
+    use crate::node::TicketName;
 
     fn line(shares: &[(u32, u32)]) -> Front {
         let node = |(at, (take, of)): (u64, &(u32, u32))| {
             let share = Share::new(*take, *of).unwrap();
             let ticket = Ticket::new(Key::new("k").unwrap(), share);
             let body = Node::body(&ticket, 0, false);
-            Node::read(Name::of(&ticket), 1, at, at, &body).unwrap()
+            Node::read(TicketName::of(&ticket), 1, at, at, &body).unwrap()
         };
         let nodes: Vec<Node> = (1..).zip(shares).map(node).collect();
         Front { total: nodes.len(), nodes, ..Front::default() }

@@ -8,19 +8,19 @@ use std::time::Duration;
 use futures_util::future::{Either, join, select};
 use tenure_core::{Key, LINE_TICKETS_MAX, Place, Result, TicketId, TicketState};
 
-use crate::contract::{Front, SessionId, Sought, Store};
-use crate::mine::{OwnTicket, Sighting};
+use crate::contract::{Front, SessionId, SessionStore, Sought};
+use crate::engine::SessionEngine;
 use crate::node::{LineId, Node};
+use crate::own_ticket::{OwnTicket, Sighting};
 use crate::parts::Parts;
 use crate::position::Position;
-use crate::queue::Queue;
 
 /// Count of nodes read of a line after a ticket has left it.
 pub(crate) const PAGE: usize = 128;
 /// Maximum sessions of other clients whose life one read of a line asks for.
 const LIVES_MAX: usize = 8;
 
-impl<S: Store> Parts<S> {
+impl<S: SessionStore> Parts<S> {
     /// Returns where this client's ticket stands; `None` if it is out. Notes what it read.
     pub(crate) async fn see(self: &Arc<Self>, mine: &OwnTicket) -> Result<Option<Sighting>> {
         let (parts, mine) = (self.clone(), mine.clone());
@@ -89,7 +89,7 @@ impl<S: Store> Parts<S> {
     }
 }
 
-impl<S: Store> Queue<S> {
+impl<S: SessionStore> SessionEngine<S> {
     /// Returns a whole line.
     pub(crate) async fn whole_line(&self, line: &LineId) -> Result<Front> {
         self.parts.store.front(line, LINE_TICKETS_MAX * 2).await

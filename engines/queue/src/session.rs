@@ -11,7 +11,7 @@ use tenure_core::sync::Mutex;
 use tenure_core::{Loss, Result, Runtime, Time};
 use tokio::sync::Mutex as AsyncMutex;
 
-use crate::contract::{Granted, SessionId, Store};
+use crate::contract::{Granted, SessionId, SessionStore};
 
 /// Part of a session's life for which the client waits for the answer to a sign of life.
 const WAITS: u32 = 6;
@@ -89,7 +89,11 @@ impl Session {
 
     /// Returns whether tickets may join with it. A session that has missed signs of life may be
     /// over before its next ticket is used, so this asks the store first.
-    pub(crate) async fn is_sound<S: Store>(&self, store: &S, host: &dyn Runtime) -> Result<bool> {
+    pub(crate) async fn is_sound<S: SessionStore>(
+        &self,
+        store: &S,
+        host: &dyn Runtime,
+    ) -> Result<bool> {
         let _guard = self.proving.lock().await;
         let sent = host.now();
         if self.is_fresh(sent) {
@@ -108,7 +112,7 @@ impl Session {
     /// Sends a sign of life that is due soon, because a ticket is renewed: its owner relies on the
     /// known life of the session until its next renewal. Returns an error if the store refuses it.
     /// The remaining life shows whether it was answered at all.
-    pub(crate) async fn renew<S: Store>(&self, store: &S, host: &dyn Runtime) -> Result<()> {
+    pub(crate) async fn renew<S: SessionStore>(&self, store: &S, host: &dyn Runtime) -> Result<()> {
         let Ok(_guard) = self.proving.try_lock() else {
             // Another task is sending one.
             drop(self.proving.lock().await);
@@ -125,7 +129,11 @@ impl Session {
     }
 
     /// Sends a sign of life. Returns the remaining life of the session; `None` if it is over.
-    async fn prove<S: Store>(&self, store: &S, host: &dyn Runtime) -> Result<Option<Duration>> {
+    async fn prove<S: SessionStore>(
+        &self,
+        store: &S,
+        host: &dyn Runtime,
+    ) -> Result<Option<Duration>> {
         let sent = host.now();
         let life = sign(store, self.id, self.granted, host).await?;
         match life {
@@ -156,7 +164,7 @@ impl Session {
 
 /// Sends a sign of life, and waits for the answer for a part of the session's life. Returns the
 /// remaining life; `None` if it is over.
-async fn sign<S: Store>(
+async fn sign<S: SessionStore>(
     store: &S,
     id: SessionId,
     granted: Duration,
@@ -172,7 +180,11 @@ async fn sign<S: Store>(
 
 /// Ends a session in the store: a store that comes back may otherwise let it live for another ttl.
 /// Retries until the store answers, or the client is dropped.
-pub(crate) async fn end<S: Store>(store: Weak<S>, session: Arc<Session>, host: Arc<dyn Runtime>) {
+pub(crate) async fn end<S: SessionStore>(
+    store: Weak<S>,
+    session: Arc<Session>,
+    host: Arc<dyn Runtime>,
+) {
     let (id, granted) = (session.id, session.granted);
     if session.ends_in_store.swap(true, Ordering::AcqRel) {
         return;
@@ -193,7 +205,7 @@ pub(crate) async fn end<S: Store>(store: Weak<S>, session: Arc<Session>, host: A
 
 /// Sends signs of life until the session is over or has no user any more. Calls `beat` between
 /// them, and when the session is over.
-pub(crate) async fn keep_alive<S: Store>(
+pub(crate) async fn keep_alive<S: SessionStore>(
     session: Weak<Session>,
     store: Weak<S>,
     host: Arc<dyn Runtime>,

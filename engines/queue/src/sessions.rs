@@ -25,9 +25,6 @@ pub(crate) struct Sessions {
     closed: AtomicBool,
 }
 
-/// The permission to open a session.
-pub(crate) type Turn = OwnedMutexGuard<()>;
-
 impl Sessions {
     /// Returns the session for tickets of this ttl, if it is open.
     pub(crate) fn living(&self, ttl: Duration, now: Time) -> Option<Arc<Session>> {
@@ -36,7 +33,7 @@ impl Sessions {
     }
 
     /// Waits for the permission to open one.
-    pub(crate) async fn turn(&self) -> Turn {
+    pub(crate) async fn turn(&self) -> OwnedMutexGuard<()> {
         self.opening.clone().lock_owned().await
     }
 

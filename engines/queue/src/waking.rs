@@ -7,20 +7,20 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 use tenure_core::{ErrorKind, Result, Ticket, TicketState, Wake};
 
-use crate::contract::{Hint, Store, Watching};
-use crate::mine::{OwnTicket, Sighting};
+use crate::contract::{Hint, OpenWatch, SessionStore};
+use crate::engine::SessionEngine;
 use crate::node::Node;
+use crate::own_ticket::{OwnTicket, Sighting};
 use crate::parts::Parts;
 use crate::position::Position;
-use crate::queue::Queue;
 
 /// A ticket behind others of its own client watches nothing for this time.
 const MOMENT: Duration = Duration::from_millis(250);
 
-impl<S: Store> Queue<S> {
+impl<S: SessionStore> SessionEngine<S> {
     pub(crate) async fn wake(&self, ticket: &Ticket, standing: TicketState) -> Result<Wake> {
         let Parts { own, bells, host, .. } = &*self.parts;
-        let (bell, mut watch) = (bells.subscribe(ticket.id), None::<(Watching, Vec<Node>)>);
+        let (bell, mut watch) = (bells.subscribe(ticket.id), None::<(OpenWatch, Vec<Node>)>);
         loop {
             // Subscribe first, then read, so that no change between the two is missed.
             let mut rung = pin!(bell.notified());
@@ -81,7 +81,7 @@ impl<S: Store> Queue<S> {
     }
 
     /// Watches these nodes.
-    async fn watching(&self, nodes: Vec<Node>) -> Result<Watching> {
+    async fn watching(&self, nodes: Vec<Node>) -> Result<OpenWatch> {
         let parts = self.parts.clone();
         let opening = async move { parts.in_time(parts.store.watch(&nodes)).await };
         self.parts.outlives_caller(opening).await

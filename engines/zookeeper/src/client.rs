@@ -9,18 +9,18 @@ use futures_util::future::{OptionFuture, join, join_all};
 use tenure_core::sync::Mutex;
 use tenure_core::{Error, Guarantees, Result, Share, TicketId, served};
 use tenure_kit::{Client, Connection, Link, as_transient};
-use tenure_queue::{Front, LikelyFree, LineId, Name, Node, Position, SessionId, blockers};
+use tenure_queue::{Front, LikelyFree, LineId, Node, Position, SessionId, TicketName, blockers};
 use tokio::time::sleep;
 use zookeeper_client::{Acl, Acls, CreateMode, Error as Said, Stat};
 
-use crate::facts::{self, Facts, Presence};
-use crate::keys::{Child, Keys, Listing, taken, zxid};
-use crate::link::Servers;
+use crate::facts::{self, EnsembleFacts, Presence};
+use crate::link::EnsembleServers;
+use crate::names::{Child, Listing, NodePaths, taken, zxid};
 use crate::node_cache::{NodeCache, Read};
 use crate::nodes::Nodes;
+use crate::session::ServerSession;
 use crate::settings::Settings;
 use crate::trouble;
-use crate::wire::ServerSession;
 
 /// Maximum ttl of a request, in its 31 bits of milliseconds. Servers grant far less.
 const TTL_MAX: Duration = Duration::from_millis(i32::MAX as u64);
@@ -33,12 +33,12 @@ const AT_ONCE: usize = 256;
 
 /// One client of an ensemble of `ZooKeeper`.
 pub struct ZooKeeper {
-    pub(crate) base: Arc<Link<Servers>>,
+    pub(crate) base: Arc<Link<EnsembleServers>>,
     pub(crate) settings: Arc<Settings>,
-    pub(crate) keys: Keys,
+    pub(crate) keys: NodePaths,
     pub(crate) acls: Vec<Acl>,
     pub(crate) profile: Guarantees,
-    pub(crate) facts: Facts,
+    pub(crate) facts: EnsembleFacts,
     pub(crate) roll: NodeCache,
     pub(crate) free: LikelyFree,
     pub(crate) nodes: Nodes,
@@ -53,9 +53,9 @@ pub struct ZooKeeper {
 impl ZooKeeper {
     pub(crate) async fn open(settings: Settings) -> Result<Self> {
         settings.check()?;
-        let (keys, acls) = (Keys::of(&settings.prefix), settings.acls());
+        let (keys, acls) = (NodePaths::of(&settings.prefix), settings.acls());
         let settings = Arc::new(settings);
-        let servers = Servers::new(settings.clone());
+        let servers = EnsembleServers::new(settings.clone());
         let base = Link::kept(Client::new(servers));
         let facts = {
             let connection = first_connection(&base, &settings).await?;
@@ -328,7 +328,7 @@ impl ZooKeeper {
     pub(crate) async fn find(
         &self,
         wire: &ServerSession,
-        name: &Name,
+        name: &TicketName,
     ) -> Result<Option<Read>, Said> {
         if let Some(read) = self.roll.get(&name.line, name.id) {
             return Ok(Some(read));
@@ -361,7 +361,7 @@ impl ZooKeeper {
 /// Opens the first connection. Retries for as long as a verb may take, while servers are choosing
 /// their leader.
 async fn first_connection(
-    base: &Link<Servers>,
+    base: &Link<EnsembleServers>,
     settings: &Settings,
 ) -> Result<Arc<Connection<Arc<ServerSession>>>> {
     let began = Instant::now();

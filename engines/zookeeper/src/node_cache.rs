@@ -9,7 +9,7 @@ use tenure_core::sync::Mutex;
 use tenure_core::{Share, TicketId};
 use tenure_queue::{LineId, Node};
 
-use crate::keys::{Child, Listing};
+use crate::names::{Child, Listing};
 
 /// Age after which a ticket is read again.
 const FRESH: Duration = Duration::from_secs(1);
@@ -18,10 +18,10 @@ const LINES_MAX: usize = 16_384;
 
 /// The tickets that one client has read.
 #[derive(Clone, Default)]
-pub(crate) struct NodeCache(Arc<Mutex<HashMap<LineId, Page>>>);
+pub(crate) struct NodeCache(Arc<Mutex<HashMap<LineId, CachedLine>>>);
 
 #[derive(Default)]
-struct Page {
+struct CachedLine {
     at: u64,
     length: usize,
     by_id: HashMap<TicketId, Read>,

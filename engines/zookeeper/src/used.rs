@@ -10,7 +10,7 @@ use tenure_queue::LineId;
 use zookeeper_client::Error as Said;
 
 use crate::client::{ZooKeeper, read_node};
-use crate::wire::ServerSession;
+use crate::session::ServerSession;
 
 /// Maximum lines read at once.
 const LINES_AT_ONCE: usize = 512;

@@ -1,4 +1,4 @@
-//! A store in a map of this process: the contract of [`Store`] in as few steps as there are, with a
+//! A store in a map of this process: the contract of [`SessionStore`] in as few steps as there are, with a
 //! clock of its own.
 
 mod nodes;
@@ -17,8 +17,9 @@ use tenure_core::{
     TokenDurability,
 };
 use tenure_queue::{
-    Change, Enter, Entered, Followed, Front, Granted, Hint, LineId, Name, Node, Position,
-    Precondition, Register, Remove, Removed, SessionId, Sought, Store, Watching, Why, Written,
+    Enter, Entered, Followed, Front, Granted, Hint, LineId, Node, OpenWatch, Position,
+    Precondition, Register, RegisterValue, Remove, Removed, SessionId, SessionStore, Sought,
+    TicketName, Why,
 };
 use tokio::sync::{Notify, mpsc, oneshot};
 
@@ -48,7 +49,7 @@ pub(crate) struct Shared {
     /// The next removal arrives when this is sent, and is not answered.
     late_leave: Mutex<Option<oneshot::Receiver<oneshot::Sender<()>>>>,
     /// The last node that was made, and its session.
-    last: Mutex<Option<(Name, SessionId, Vec<u8>)>>,
+    last: Mutex<Option<(TicketName, SessionId, Vec<u8>)>>,
     /// A node that is gone. The next list of orphans still contains it.
     outdated_orphan: Mutex<Option<Node>>,
     /// Number of requests for orphans.
@@ -218,7 +219,7 @@ impl Map {
     }
 }
 
-impl Store for Map {
+impl SessionStore for Map {
     fn profile(&self) -> Guarantees {
         let mut profile = Guarantees::new("map", Liveness::Session);
         profile.events = EventDelivery::Every;
@@ -365,7 +366,7 @@ impl Store for Map {
         Ok(removed)
     }
 
-    async fn fence_out(&self, name: &Name, _session: SessionId) -> Result<Option<Node>> {
+    async fn fence_out(&self, name: &TicketName, _session: SessionId) -> Result<Option<Node>> {
         Ok(self.0.step(|nodes, _| nodes.fence_out(name)))
     }
 
@@ -382,7 +383,7 @@ impl Store for Map {
         lock(&self.0.known).remove(&ticket);
     }
 
-    async fn watch(&self, watched: &[Node]) -> Result<Watching> {
+    async fn watch(&self, watched: &[Node]) -> Result<OpenWatch> {
         let at = self.0.step(|nodes, _| nodes.at());
         let (shared, watched) = (self.0.clone(), watched.to_vec());
         let changed = async move {
@@ -409,14 +410,14 @@ impl Store for Map {
                 }
             }
         };
-        Ok(Watching { at, changed: Box::pin(changed) })
+        Ok(OpenWatch { at, changed: Box::pin(changed) })
     }
 
     async fn keys(&self, prefix: &str) -> Result<Vec<Key>> {
         Ok(self.0.step(|nodes, _| nodes.keys(prefix)))
     }
 
-    async fn read(&self, register: &Register) -> Result<Written> {
+    async fn read(&self, register: &Register) -> Result<RegisterValue> {
         self.0.travel().await;
         Ok(self.0.step(|nodes, _| nodes.read(register)))
     }
@@ -426,7 +427,7 @@ impl Store for Map {
         register: &Register,
         value: u64,
         version: u64,
-    ) -> Result<(Written, bool)> {
+    ) -> Result<(RegisterValue, bool)> {
         self.0.travel().await;
         Ok(self.0.step(|nodes, _| nodes.write(register, value, version)))
     }
@@ -448,9 +449,6 @@ impl Store for Map {
         Ok(self.0.step(|nodes, _| nodes.at()))
     }
 }
-
-/// The changes of one moment.
-pub(crate) type Moment = (u64, Vec<Change>);
 
 /// Why a node of an ended session is out.
 pub(crate) const ENDED: Why = Why::Expired;

@@ -7,20 +7,20 @@ use tenure_core::sync::Mutex;
 use tenure_core::{ExpiringMap, TicketId, Time};
 
 use crate::contract::SessionId;
-use crate::mine::{Going, OwnTicket, Sighting};
-use crate::node::{LineId, Name, Node};
+use crate::node::{LineId, Node, TicketName};
+use crate::own_ticket::{Going, OwnTicket, Sighting};
 use crate::position::Position;
 use crate::session::Session;
 
 /// All tickets of this client.
 pub(crate) struct OwnTickets {
-    tickets: Mutex<Tickets>,
+    tickets: Mutex<TicketTable>,
     /// Callback for a forgotten ticket.
     forgets: Box<dyn Fn(TicketId) + Send + Sync>,
 }
 
 #[derive(Default)]
-struct Tickets {
+struct TicketTable {
     by_id: HashMap<TicketId, OwnTicket>,
     /// Joins that began and have no answer yet, and whether they were requested more than once.
     asked: ExpiringMap<bool>,
@@ -28,7 +28,7 @@ struct Tickets {
     lines: HashMap<LineId, usize>,
 }
 
-impl Tickets {
+impl TicketTable {
     /// Removes a ticket. Returns whether it was there.
     fn take_off(&mut self, id: TicketId) -> bool {
         let Some(mine) = self.by_id.remove(&id) else { return false };
@@ -85,7 +85,7 @@ impl OwnTickets {
     /// Adds a ticket that is about to be put into its line. Returns `false` if its owner has given
     /// it up: then no task would remove it.
     #[must_use]
-    pub(crate) fn begin(&self, name: &Name, session: &Arc<Session>, now: Time) -> bool {
+    pub(crate) fn begin(&self, name: &TicketName, session: &Arc<Session>, now: Time) -> bool {
         let mut all = self.tickets.lock();
         let Some(is_asked_again) = all.asked.get(name.id, now).copied() else { return false };
         if all.by_id.get(&name.id).is_some_and(OwnTicket::is_condemned) {
@@ -302,9 +302,9 @@ mod tests {
     }
 
     /// Begins a join. Returns its name, and a function that makes a read of it at a moment.
-    fn joins(own: &OwnTickets) -> (Name, impl Fn(SessionId, u64, TicketState) -> Sighting) {
+    fn joins(own: &OwnTickets) -> (TicketName, impl Fn(SessionId, u64, TicketState) -> Sighting) {
         let ticket = Ticket::new(Key::new("k").unwrap(), Share::WHOLE);
-        let name = Name::of(&ticket);
+        let name = TicketName::of(&ticket);
         assert!(own.ask(name.id, NOW, NOW.plus(ticket.ttl)));
         assert!(own.begin(&name, &session(SESSION), NOW));
         let node = Node {

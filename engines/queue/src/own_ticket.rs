@@ -5,14 +5,14 @@ use std::sync::Arc;
 use tenure_core::{Result, Time};
 use tenure_kit::SingleFlight;
 
-use crate::node::{Name, Node};
+use crate::node::{Node, TicketName};
 use crate::position::Position;
 use crate::session::Session;
 
 /// A ticket that this client put into a line, or asked to.
 #[derive(Clone)]
 pub(crate) struct OwnTicket {
-    pub(crate) name: Name,
+    pub(crate) name: TicketName,
     pub(crate) session: Arc<Session>,
     /// The last read of it; `None` until its join is answered.
     pub(crate) seen: Option<Sighting>,
@@ -42,7 +42,7 @@ pub(crate) enum Going {
 
 impl OwnTicket {
     /// Returns a ticket that was not read yet.
-    pub(crate) fn new(name: Name, session: Arc<Session>, now: Time) -> Self {
+    pub(crate) fn new(name: TicketName, session: Arc<Session>, now: Time) -> Self {
         Self {
             name,
             session,

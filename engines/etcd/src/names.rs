@@ -16,7 +16,7 @@
 //! of the session in the line. Ordinals are used again: see `ordinals`.
 
 use tenure_core::TicketId;
-use tenure_queue::{LineId, Name, Node, Register, SessionId};
+use tenure_queue::{LineId, Node, Register, SessionId, TicketName};
 
 use crate::latches::Latch;
 use crate::wire::{KeyValue, ResponseHeader};
@@ -26,7 +26,7 @@ const ID_BYTES: usize = 32;
 
 /// The keys of one prefix.
 #[derive(Clone, Debug)]
-pub(crate) struct Keys {
+pub(crate) struct KeyNames {
     root: String,
 }
 
@@ -49,7 +49,7 @@ impl Span {
     }
 }
 
-impl Keys {
+impl KeyNames {
     pub(crate) fn of(prefix: &str) -> Self {
         Self { root: format!("{prefix}/v1") }
     }
@@ -73,20 +73,20 @@ impl Keys {
 
     /// Returns the spans of a line's tickets with smaller and with larger capacities than this
     /// name.
-    pub(crate) fn others(&self, name: &Name) -> [Span; 2] {
+    pub(crate) fn others(&self, name: &TicketName) -> [Span; 2] {
         let Span { from, end } = self.line(&name.line);
         let own = Span::below(&format!("{}/t/{}/{:08x}/", self.root, name.line, name.of));
         [Span { from, end: own.from }, Span { from: own.end, end }]
     }
 
     /// Returns the key of the ticket with this ordinal among those of its session.
-    pub(crate) fn ticket(&self, name: &Name, session: SessionId, ordinal: u32) -> Vec<u8> {
-        let Name { line, of, .. } = name;
+    pub(crate) fn ticket(&self, name: &TicketName, session: SessionId, ordinal: u32) -> Vec<u8> {
+        let TicketName { line, of, .. } = name;
         format!("{}/t/{line}/{of:08x}/{session:016x}/{ordinal:x}", self.root).into_bytes()
     }
 
     /// Returns a key that never exists, in the place of this ticket's.
-    pub(crate) fn nowhere(&self, name: &Name) -> Vec<u8> {
+    pub(crate) fn nowhere(&self, name: &TicketName) -> Vec<u8> {
         format!("{}/t/{}/{:08x}/-", self.root, name.line, name.of).into_bytes()
     }
 
@@ -140,7 +140,7 @@ impl Keys {
     pub(crate) fn node(&self, kept: &KeyValue) -> Option<Node> {
         let (line, of, _) = self.place_of(&kept.key)?;
         let (id, body) = kept.value.split_at_checked(ID_BYTES)?;
-        let name = Name { line, of, id: std::str::from_utf8(id).ok()?.parse().ok()? };
+        let name = TicketName { line, of, id: std::str::from_utf8(id).ok()?.parse().ok()? };
         let (session, created) = (kept.lease.cast_unsigned(), revision(kept.create_revision));
         let node = Node::read(name, session, created, revision(kept.mod_revision), body)?;
         Some(Node { key: kept.key.as_slice().into(), ..node })
@@ -175,9 +175,9 @@ mod tests {
 
     #[test]
     fn a_ticket_is_found_by_its_key_and_stands_between_those_of_other_capacities() {
-        let keys = Keys::of("my/app");
+        let keys = KeyNames::of("my/app");
         let ticket = Ticket::new(Key::new("a/b").unwrap(), Share::new(1, 5).unwrap());
-        let name = Name::of(&ticket);
+        let name = TicketName::of(&ticket);
         let key = keys.ticket(&name, 7, 9);
         assert_eq!(keys.place_of(&key), Some((name.line.clone(), 5, 9)));
         for stranger in [&b"my/app/v1/t/x/y"[..], &keys.nowhere(&name), &keys.session(7)] {
@@ -197,7 +197,7 @@ mod tests {
         assert!(line.end <= base && !keys.is_ticket(&base));
         let latch = keys.latch(&Latch { session: 7, nth: 9, shut: 0 });
         assert!(!keys.is_ticket(&latch) && !keys.is_session(&latch));
-        let largest = Name { of: u32::MAX, ..name };
+        let largest = TicketName { of: u32::MAX, ..name };
         assert!(keys.ticket(&largest, SessionId::MAX, u32::MAX) < line.end);
     }
 
@@ -210,10 +210,10 @@ mod tests {
         assert!(page.contains(&format!("    {key}\n\n    {id}{body}\n    {texts}\n")));
         let (key, value) = (key.as_bytes().to_vec(), format!("{id}{body}\n{texts}").into_bytes());
         let kept = KeyValue { key: key.clone(), value, create_revision: 9, ..KeyValue::default() };
-        let node = Keys::of("tenure").node(&kept).expect("it is a ticket");
+        let node = KeyNames::of("tenure").node(&kept).expect("it is a ticket");
         assert_eq!((node.number(), node.told), (9, false));
         let session = 0x694d_8c2f_1b3e_5a07;
-        assert_eq!(Keys::of("tenure").ticket(&node.name, session, 0), key);
+        assert_eq!(KeyNames::of("tenure").ticket(&node.name, session, 0), key);
         assert_eq!(node.key[..], key);
         let Ticket { key, share, ttl, owner, note, .. } = node.ticket;
         assert_eq!((key.as_str(), share), ("invoices/42", Share::new(1, 5).unwrap()));

@@ -18,12 +18,12 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 use zookeeper_client::{Client, Error as Said, SessionState, StateWatcher};
 
-use crate::keys::Listing;
+use crate::names::Listing;
 use crate::settings::Settings;
 use crate::signs::Signs;
 use crate::task::{SessionTask, spawned_by};
 use crate::trouble;
-use crate::watches::{UntilDropped, Watches};
+use crate::watches::{NodeWatches, UntilDropped};
 
 /// Maximum callers that wait for answers of one session.
 const UNDER_WAY_MAX: usize = 1024;
@@ -80,7 +80,7 @@ impl ServerSession {
             Err(_) => return Err(trouble::late(settings)),
         };
         let (client, task) = connected.map_err(|said| trouble::error(settings, &said))?;
-        let (watches, cut_off) = (Watches::new(), Arc::<Mutex<_>>::default());
+        let (watches, cut_off) = (NodeWatches::new(), Arc::<Mutex<_>>::default());
         let stirs = stir(watches.clone(), cut_off.clone(), client.state_watcher());
         let stirs = tokio::spawn(stirs).abort_handle();
         Ok(Arc::new(Self {
@@ -224,10 +224,10 @@ impl ServerSession {
 }
 
 /// A client with an open session, and the task of that.
-type Opened = (Client, Option<SessionTask>);
+type OpenedSession = (Client, Option<SessionTask>);
 
 /// Opens a new session, logged in if the URL has a user.
-async fn log_in(settings: &Settings, ttl: Duration) -> Result<Result<Opened, Said>> {
+async fn log_in(settings: &Settings, ttl: Duration) -> Result<Result<OpenedSession, Said>> {
     let (Some(user), Some(password)) = (&settings.login.user, &settings.login.password) else {
         return connect(settings, ttl, None).await;
     };
@@ -252,7 +252,7 @@ async fn connect(
     settings: &Settings,
     ttl: Duration,
     login: Option<&str>,
-) -> Result<Result<Opened, Said>> {
+) -> Result<Result<OpenedSession, Said>> {
     let mut connector = Client::connector()
         .with_session_timeout(ttl)
         .with_connection_timeout(settings.timeout)
@@ -276,7 +276,11 @@ async fn connect(
 }
 
 /// Makes all watches read again when the connection has changed, and when the session is over.
-async fn stir(watches: Watches, cut_off: Arc<Mutex<Option<Instant>>>, mut states: StateWatcher) {
+async fn stir(
+    watches: NodeWatches,
+    cut_off: Arc<Mutex<Option<Instant>>>,
+    mut states: StateWatcher,
+) {
     loop {
         let state = states.changed().await;
         let is_cut_off = state == SessionState::Disconnected;
