@@ -283,8 +283,8 @@ impl Etcd {
     }
 
     /// Reads these keys. Returns each as it was at a moment after the call, and the first of these
-    /// moments. No transaction reads them: a member before 3.4.23 or 3.5.7 may crash when the client
-    /// of such a transaction goes away.
+    /// moments. No transaction reads them: a member before 3.4.23 or 3.5.7 may crash when the
+    /// client of such a transaction goes away.
     pub(crate) async fn gets(
         &self,
         keys: impl Iterator<Item = Vec<u8>>,

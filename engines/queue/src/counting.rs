@@ -94,7 +94,7 @@ impl NumberCall {
 struct Taker<S: SessionStore> {
     parts: Arc<Parts<S>>,
     register: Register,
-    /// No caller waits, and the sequence is out of the map. It may be there again, for another task.
+    /// No caller waits, and the sequence is out of the map. Another task may have put it back.
     has_ended: bool,
 }
 

@@ -1,5 +1,5 @@
-//! A store in a map of this process: the contract of [`SessionStore`] in as few steps as there are, with a
-//! clock of its own.
+//! A store in a map of this process: the contract of [`SessionStore`] in as few steps as there are,
+//! with a clock of its own.
 
 mod nodes;
 
