@@ -8,6 +8,7 @@
 
 use std::future::poll_fn;
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use h2::client::ResponseFuture;
@@ -18,7 +19,7 @@ use http::{HeaderValue, Method, Request, Response, Uri, Version};
 use prost::Message;
 use tokio::sync::mpsc;
 
-use crate::channel::{CountedStream, MemberChannel};
+use crate::channel::MemberChannel;
 use crate::status::{ENDED, STRANGE, Status};
 
 /// Header that makes a member without a leader refuse a request instead of waiting for one.
@@ -166,7 +167,8 @@ pub struct Answers<A> {
     /// The received part of the next answer.
     buffer: BytesMut,
     what: PhantomData<fn() -> A>,
-    _stream: CountedStream,
+    /// Counts as an open stream of the connection.
+    _stream: Option<Arc<()>>,
 }
 
 enum AnswerState {

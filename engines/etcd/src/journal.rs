@@ -15,7 +15,7 @@ use crate::client::Etcd;
 use crate::link::{self, Members};
 use crate::names::{KeyNames, revision};
 use crate::status::Code;
-use crate::watches::News;
+use crate::watches::KeyWatch;
 use crate::wire::key_event::EventType;
 use crate::wire::{KeyEvent, KeyValue, WatchResponse};
 
@@ -50,7 +50,7 @@ pub(crate) async fn follow(etcd: &Etcd) -> Result<Followed> {
 async fn run(
     link: Weak<Link<Members>>,
     keys: KeyNames,
-    mut news: News,
+    mut news: KeyWatch,
     mut at: u64,
     tell: mpsc::Sender<ChangesAt>,
 ) {
@@ -88,7 +88,7 @@ async fn resume(
     keys: &KeyNames,
     at: u64,
     tell: &mpsc::Sender<ChangesAt>,
-) -> Option<News> {
+) -> Option<KeyWatch> {
     loop {
         tokio::select! {
             () = tokio::time::sleep(PAUSE) => {}

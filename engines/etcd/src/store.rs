@@ -209,9 +209,9 @@ impl SessionStore for Etcd {
         let watch = |node: &Node| connection.watches.key(node.key.to_vec(), node.version);
         let begun = try_join_all(nodes.iter().map(watch)).await;
         let begun = begun.map_err(|status| self.cluster.failed(&connection, &status))?;
-        let at = begun.iter().map(|news| revision(news.watch.at)).max().unwrap_or(0);
+        let at = begun.iter().map(|watch| revision(watch.at)).max().unwrap_or(0);
         let all =
-            begun.into_iter().map(|mut news| Box::pin(async move { drop(news.next().await) }));
+            begun.into_iter().map(|mut watch| Box::pin(async move { drop(watch.next().await) }));
         let changed = select_all(all);
         let changed = Box::pin(async move {
             changed.await;

@@ -50,18 +50,14 @@ impl WatchStream {
 
 /// A watch, until it is dropped.
 pub(crate) struct KeyWatch {
+    /// The revision at which the member has begun to watch.
     pub(crate) at: i64,
     id: i64,
     open: WatchStream,
-}
-
-/// A watch, and its events.
-pub(crate) struct News {
-    pub(crate) watch: KeyWatch,
     answers: mpsc::Receiver<WatchResponse>,
 }
 
-impl News {
+impl KeyWatch {
     /// Returns the next events; `None` if some may be missed from here on.
     pub(crate) async fn next(&mut self) -> Option<WatchResponse> {
         self.answers.recv().await
@@ -86,38 +82,27 @@ impl KeyWatches {
     }
 
     /// Watches one key from now on, for a change after the revision `after`.
-    pub(crate) async fn key(&self, key: Vec<u8>, after: u64) -> Result<News, Status> {
+    pub(crate) async fn key(&self, key: Vec<u8>, after: u64) -> Result<KeyWatch, Status> {
         let request = WatchCreateRequest { key, ..WatchCreateRequest::default() };
-        self.news(request, crate::names::number(after), 1).await
+        self.watch(request, crate::names::number(after), 1).await
     }
 
     /// Watches a span from this revision on, with the earlier value of each key.
-    pub(crate) async fn span(&self, span: Span, from: u64) -> Result<News, Status> {
+    pub(crate) async fn span(&self, span: Span, from: u64) -> Result<KeyWatch, Status> {
         let start_revision = crate::names::number(from);
         let (key, range_end, prev_kv) = (span.from, span.end, true);
         let request =
             WatchCreateRequest { key, range_end, start_revision, prev_kv, ..Default::default() };
-        self.news(request, start_revision - 1, BEHIND_MAX).await
-    }
-
-    async fn news(
-        &self,
-        create: WatchCreateRequest,
-        after: i64,
-        most: usize,
-    ) -> Result<News, Status> {
-        let (queue, answers) = mpsc::channel(most);
-        let watch = self.watch(create, after, queue).await?;
-        Ok(News { watch, answers })
+        self.watch(request, start_revision - 1, BEHIND_MAX).await
     }
 
     async fn watch(
         &self,
         mut create: WatchCreateRequest,
         after: i64,
-        queue: mpsc::Sender<WatchResponse>,
+        most: usize,
     ) -> Result<KeyWatch, Status> {
-        let open = self.open();
+        let (open, (queue, answers)) = (self.open(), mpsc::channel(most));
         let heard = open.watched.heard.load(Ordering::Relaxed);
         let id = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         let (begun, has_begun) = oneshot::channel();
@@ -141,7 +126,7 @@ impl KeyWatches {
         if !open.watched.insert(id, listener, turn) {
             return Err(broken());
         }
-        let mut watch = KeyWatch { at: 0, id, open };
+        let mut watch = KeyWatch { at: 0, id, open, answers };
         create.watch_id = id;
         // The changes of one moment may be more than one message carries: a lease ended with all
         // its tickets.
@@ -228,7 +213,7 @@ mod tests {
     fn who_cannot_say_at_once_that_a_watch_is_of_no_more_use_says_it_later() {
         let (send, mut requests) = mpsc::channel(1);
         let open = WatchStream { send, watched: StreamWatches::new() };
-        let watch = |id| KeyWatch { at: 0, id, open: open.clone() };
+        let watch = |id| KeyWatch { at: 0, id, open: open.clone(), answers: mpsc::channel(1).1 };
         let all = [watch(1), watch(2), watch(3)];
         drop(all);
         assert_eq!(requests.try_recv(), Ok(cancel(1)));

@@ -14,8 +14,7 @@ use tokio::sync::oneshot;
 
 use crate::contract::{Register, RegisterValue, SessionStore};
 use crate::engine::SessionEngine;
-use crate::parts::Parts;
-use crate::pauses::Pauses;
+use crate::parts::{Parts, RETRY};
 
 /// The callers of one client that wait for numbers. A sequence is in the map as long as a task
 /// takes numbers from it.
@@ -101,14 +100,14 @@ struct Taker<S: SessionStore> {
 impl<S: SessionStore> Taker<S> {
     async fn run(mut self) {
         let host = self.parts.host.clone();
-        let (mut calls, mut known, mut pauses) = (Vec::new(), None, Pauses::on(&*host));
+        let (mut calls, mut known, mut backoff) = (Vec::new(), None, RETRY);
         while self.parts.counting.take(&self.register, &mut calls) {
             match self.attempt(&mut calls, known.take()).await {
-                Ok((written, true)) => (known, pauses) = (Some(written), Pauses::on(&*host)),
+                Ok((written, true)) => (known, backoff) = (Some(written), RETRY),
                 Ok((written, false)) => {
                     known = Some(written);
                     refuse_late(&mut calls, host.now());
-                    pauses.rest().await;
+                    self.parts.pause(&mut backoff).await;
                 }
                 Err(error) => calls.drain(..).for_each(|call| call.answer(Err(error.clone()))),
             }

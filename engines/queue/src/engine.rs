@@ -25,7 +25,7 @@ const LOOK_PAUSE: Duration = Duration::from_millis(250);
 pub struct SessionEngine<S> {
     pub(crate) parts: Arc<Parts<S>>,
     pub(crate) sessions: Arc<Sessions>,
-    pub(crate) onlooker: Arc<EventFeed>,
+    pub(crate) feed: Arc<EventFeed>,
     pub(crate) sampler: Sampler,
     /// Lines in which a part seems to be free, for callers that would not wait.
     pub(crate) fits: LikelyFree,
@@ -37,7 +37,7 @@ impl<S: SessionStore> SessionEngine<S> {
         Self {
             parts: Arc::new(Parts::new(store, host)),
             sessions: Arc::default(),
-            onlooker: Arc::default(),
+            feed: Arc::default(),
             sampler: Sampler::new(LOOK_PAUSE),
             fits: LikelyFree::new(),
         }
@@ -103,7 +103,7 @@ impl<S: SessionStore> Engine for SessionEngine<S> {
     }
 
     async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<EventBatch> {
-        match self.onlooker.events(&self.parts, scope, after).await? {
+        match self.feed.events(&self.parts, scope, after).await? {
             Some(news) => Ok(news),
             None => self.sampler.events(self, &*self.parts.host, scope, after).await,
         }
@@ -162,7 +162,7 @@ impl<S: SessionStore> Engine for SessionEngine<S> {
         });
         // A session that cannot be ended ends by itself.
         let _ = join_all(ended).await;
-        self.onlooker.stop();
+        self.feed.stop();
     }
 }
 

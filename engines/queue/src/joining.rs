@@ -11,8 +11,7 @@ use crate::contract::{
 use crate::engine::SessionEngine;
 use crate::node::{LineId, Node, TicketName};
 use crate::own_ticket::{OwnTicket, Sighting};
-use crate::parts::Parts;
-use crate::pauses::Pauses;
+use crate::parts::{Parts, RETRY};
 
 /// Maximum attempts of a join to which other tickets came first, before the caller has to retry.
 const ATTEMPTS_MAX: u32 = 64;
@@ -60,7 +59,7 @@ impl<S: SessionStore> SessionEngine<S> {
         let joins_first = patience == WaitMode::Wait || (!is_all && self.fits.seems(&name.line));
         let mut precondition =
             if joins_first { Precondition::SameCapacity } else { Precondition::EmptyLine };
-        let (mut is_second, mut pauses) = (false, Pauses::on(&*self.parts.host));
+        let (mut is_second, mut backoff) = (false, RETRY);
         for _ in 0..ATTEMPTS_MAX {
             match self.attempt(ticket, name, precondition, base, patience).await {
                 Ok(JoinAttempt::In(place)) => {
@@ -71,7 +70,7 @@ impl<S: SessionStore> SessionEngine<S> {
                     let is_news = next != precondition;
                     (precondition, base) = (next, now);
                     if !is_news {
-                        pauses.rest().await;
+                        self.parts.pause(&mut backoff).await;
                     }
                 }
                 Ok(JoinAttempt::Busy) => {
@@ -292,7 +291,7 @@ impl<S: SessionStore> SessionEngine<S> {
         if mine.as_ref().is_some_and(OwnTicket::is_condemned) {
             return Ok(None);
         }
-        let mut pauses = Pauses::on(&*self.parts.host);
+        let mut backoff = RETRY;
         for _ in 0..ATTEMPTS_MAX {
             let seen = match &mine {
                 Some(mine) => self.parts.see_alive(mine).await?,
@@ -308,7 +307,7 @@ impl<S: SessionStore> SessionEngine<S> {
                 }
                 return Ok(Some(self.place(&seen)));
             }
-            pauses.rest().await;
+            self.parts.pause(&mut backoff).await;
         }
         Err(self.parts.store.silence())
     }
@@ -363,7 +362,7 @@ impl<S: SessionStore> SessionEngine<S> {
         at: u64,
     ) -> Result<RegisterValue> {
         let register = Register::Base(name.line.clone());
-        let mut pauses = Pauses::on(&*self.parts.host);
+        let mut backoff = RETRY;
         for _ in 0..ATTEMPTS_MAX {
             // The next number is above the current one.
             if at.saturating_add(base.value) >= ticket.floor {
@@ -375,7 +374,7 @@ impl<S: SessionStore> SessionEngine<S> {
             if written {
                 return Ok(base);
             }
-            pauses.rest().await;
+            self.parts.pause(&mut backoff).await;
         }
         Err(self.parts.store.silence())
     }

@@ -6,8 +6,7 @@ use crate::contract::{Front, Remove, Removed, SessionId, SessionStore, Why};
 use crate::engine::SessionEngine;
 use crate::node::{Node, TicketName};
 use crate::own_ticket::OwnTicket;
-use crate::parts::Parts;
-use crate::pauses::Pauses;
+use crate::parts::{Parts, RETRY};
 use crate::seeing::PAGE;
 
 /// Maximum nodes that a store compares in one step. etcd takes 128 operations by default.
@@ -38,7 +37,7 @@ impl<S: SessionStore> SessionEngine<S> {
     /// Asks a holder to leave; removes a waiter. A waiter behind more holders than one step
     /// compares may be served before it is removed, and is asked like a holder.
     pub(crate) async fn leave_soon(&self, ticket: &Ticket) -> Result<LeaveOutcome> {
-        let mut pauses = Pauses::on(&*self.parts.host);
+        let mut backoff = RETRY;
         loop {
             let Some(seen) = self.find(&ticket.key, ticket.id).await? else {
                 return Ok(LeaveOutcome::Absent);
@@ -60,7 +59,7 @@ impl<S: SessionStore> SessionEngine<S> {
                 self.parts.bells.notify(ticket.id);
                 return Ok(LeaveOutcome::Requested);
             }
-            pauses.rest().await;
+            self.parts.pause(&mut backoff).await;
         }
     }
 

@@ -15,7 +15,6 @@
 //! | `session`, `sessions` | the life of all tickets of one ttl, counted from before each request |
 //! | `own_tickets`, `own_ticket` | the tickets of this client, and one of them |
 //! | `parts` | what the tasks of a client share with it |
-//! | `pauses` | backoff between tries that lost to other clients |
 //! | `engine` | one client: its tickets, its sessions, and the nine verbs |
 //! | `joining`, `seeing`, `leaving`, `waking`, `counting` | the verbs' steps; sequences |
 //! | `likely_free` | which lines seem to be free |
@@ -32,7 +31,6 @@ mod node;
 mod own_ticket;
 mod own_tickets;
 mod parts;
-mod pauses;
 mod position;
 mod seeing;
 mod session;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 use futures_util::stream::{self, StreamExt as _};
 use tenure_core::wake::WakeRegistry;
-use tenure_core::{Result, Runtime, spawn_cancellable};
+use tenure_core::{Backoff, Result, Runtime, spawn_cancellable};
 use tokio::sync::oneshot;
 
 use crate::contract::{Remove, SessionStore, Sought};
@@ -17,6 +17,9 @@ use crate::node::Node;
 use crate::own_ticket::OwnTicket;
 use crate::own_tickets::OwnTickets;
 use crate::session::Session;
+
+/// Backoff between tries of a verb that lost to other clients.
+pub(crate) const RETRY: Backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(32));
 
 /// Maximum tickets removed at a time.
 const SWEPT_AT_ONCE: usize = 16;
@@ -66,6 +69,11 @@ impl<S: SessionStore> Parts<S> {
             let _ = sender.send(work.await);
         }));
         receiver.await.unwrap_or_else(|_| Err(self.store.silence()))
+    }
+
+    /// Waits before a verb that lost to other clients is tried again.
+    pub(crate) async fn pause(&self, backoff: &mut Backoff) {
+        self.host.sleep(backoff.next(self.host.random())).await;
     }
 
     /// Sets one time limit for a whole verb, at any count of requests. The verb is boxed: a
