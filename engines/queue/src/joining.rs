@@ -1,20 +1,19 @@
-//! Joining a line, and renewing a ticket in it.
+//! Joining a line.
 
 use tenure_core::{
-    Error, LINE_TICKETS_MAX, Loss, NUMBER_MAX, Place, Result, Share, Ticket, TicketState, WaitMode,
+    Error, LINE_TICKETS_MAX, Loss, NUMBER_MAX, Place, Result, Ticket, TicketState, WaitMode,
     errors, served,
 };
 
 use crate::contract::{
-    Enter, Entered, Precondition, Register, RegisterValue, Remove, SessionStore, Sought,
+    Enter, Entered, Precondition, Register, RegisterValue, Remove, SessionStore,
 };
 use crate::engine::SessionEngine;
 use crate::node::{LineId, Node, TicketName};
-use crate::own_ticket::{OwnTicket, Sighting};
 use crate::parts::{Parts, RETRY};
 
 /// Maximum attempts of a join to which other tickets came first, before the caller has to retry.
-const ATTEMPTS_MAX: u32 = 64;
+pub(crate) const ATTEMPTS_MAX: u32 = 64;
 
 /// The outcome of one attempt to join.
 enum JoinAttempt {
@@ -40,7 +39,7 @@ impl<S: SessionStore> SessionEngine<S> {
         let joined = self.join_anew(ticket, &name, patience).await;
         // A refused ticket is not in the line. One without an answer may be.
         if joined.as_ref().is_err_and(|error| !error.is_retryable()) {
-            self.stay_out(&name).await;
+            self.stay_out(&name, ticket).await;
         }
         joined
     }
@@ -74,7 +73,7 @@ impl<S: SessionStore> SessionEngine<S> {
                     }
                 }
                 Ok(JoinAttempt::Busy) => {
-                    self.stay_out(name).await;
+                    self.stay_out(name, ticket).await;
                     return Ok(None);
                 }
                 // The session was over before a ticket used it, so no lock is lost by that. If it
@@ -87,7 +86,7 @@ impl<S: SessionStore> SessionEngine<S> {
                 Err(error) => return Err(error),
             }
         }
-        self.stay_out(name).await;
+        self.stay_out(name, ticket).await;
         Err(Error::unavailable(format!(
             "the line of {:?} changed {ATTEMPTS_MAX} times while a ticket tried to join it: ask again",
             ticket.key
@@ -105,7 +104,7 @@ impl<S: SessionStore> SessionEngine<S> {
     /// Ensures that a ticket is not in its line. If an earlier join of it was not answered, it is
     /// removed, or never let in. If that is not answered either, the ticket stays known, and is
     /// removed when it is overdue.
-    async fn stay_out(&self, name: &TicketName) {
+    async fn stay_out(&self, name: &TicketName, ticket: &Ticket) {
         let Parts { own, host, .. } = &*self.parts;
         if own.was_asked_again(name.id, host.now())
             && let Some(mine) = own.get(name.id)
@@ -114,7 +113,7 @@ impl<S: SessionStore> SessionEngine<S> {
             own.give_up(name.id);
             return;
         }
-        own.forget(name.id);
+        own.end(name.id, host.now(), ticket.ttl);
     }
 
     /// Removes a ticket again if it is not served and its owner would not wait.
@@ -269,80 +268,9 @@ impl<S: SessionStore> SessionEngine<S> {
         Err(refusal)
     }
 
-    pub(crate) async fn renew_in_line(&self, ticket: &Ticket) -> Result<Option<Place>> {
-        let renewed = self.renew_known(ticket).await?;
-        let (own, now) = (&self.parts.own, self.parts.host.now());
-        // A ticket that may still come in, or is being removed, stays known until that is done.
-        if renewed.is_none() && !own.may_come_in(ticket.id, now) && !own.is_condemned(ticket.id) {
-            own.forget(ticket.id);
-        }
-        Ok(renewed)
-    }
-
-    /// Renews a ticket without forgetting it if it is out: it may be on its way in.
-    async fn renew_known(&self, ticket: &Ticket) -> Result<Option<Place>> {
-        let now = self.parts.host.now();
-        self.parts.own.sign(ticket.id, now);
-        let mine = self.parts.own.get(ticket.id);
-        if mine.as_ref().is_some_and(|mine| mine.session.is_over(now)) {
-            self.parts.own.forget(ticket.id);
-            return Err(Error::lost(Loss::SessionGone));
-        }
-        if mine.as_ref().is_some_and(OwnTicket::is_condemned) {
-            return Ok(None);
-        }
-        let mut backoff = RETRY;
-        for _ in 0..ATTEMPTS_MAX {
-            let seen = match &mine {
-                Some(mine) => self.parts.see_alive(mine).await?,
-                None => self.find(&ticket.key, ticket.id).await?,
-            };
-            let Some(seen) = seen else { return Ok(None) };
-            if seen.node.told {
-                return Ok(self.stay_told(&seen, mine.is_some()));
-            }
-            if let Some(seen) = self.carry(ticket, seen).await? {
-                if ticket.floor > 0 {
-                    self.raise(&seen.node.name, ticket).await?;
-                }
-                return Ok(Some(self.place(&seen)));
-            }
-            self.parts.pause(&mut backoff).await;
-        }
-        Err(self.parts.store.silence())
-    }
-
-    /// Returns the place of a ticket that was asked to leave. It has its place until the life is
-    /// over that it had then.
-    fn stay_told(&self, seen: &Sighting, is_own: bool) -> Option<Place> {
-        let place = self.place(seen);
-        (!is_own || place.life.is_some_and(|life| !life.is_zero())).then_some(place)
-    }
-
-    /// Writes the ticket's note and share if they have changed. Returns `None` if another client
-    /// changed the node meanwhile.
-    async fn carry(&self, ticket: &Ticket, seen: Sighting) -> Result<Option<Sighting>> {
-        let node = &seen.node;
-        let take = ticket.share.take().min(node.ticket.share.take());
-        let share = Share::new(take, node.name.of)?;
-        if node.ticket.note == ticket.note && node.ticket.share == share {
-            return Ok(Some(seen));
-        }
-        let carried = Ticket { note: ticket.note.clone(), share, ..node.ticket.clone() };
-        let body = Node::body(&carried, node.base, false);
-        let Some(node) = self.parts.store.change(node, &body).await? else { return Ok(None) };
-        if share == seen.node.ticket.share {
-            let seen = Sighting { node, ..seen };
-            self.parts.own.see(&seen, seen.position.state == TicketState::Holding);
-            return Ok(Some(seen));
-        }
-        // A ticket that takes less may be served at once.
-        self.parts.locate(Sought::Seen(&node)).await
-    }
-
     /// Ensures that new numbers are not below the ticket's floor. For a ticket that is in the line
     /// already they are above it.
-    async fn raise(&self, name: &TicketName, ticket: &Ticket) -> Result<RegisterValue> {
+    pub(crate) async fn raise(&self, name: &TicketName, ticket: &Ticket) -> Result<RegisterValue> {
         if ticket.floor == 0 {
             return Ok(RegisterValue::default());
         }

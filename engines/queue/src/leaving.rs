@@ -15,7 +15,7 @@ const PROVIDED_MAX: usize = 100;
 impl<S: SessionStore> SessionEngine<S> {
     /// Removes a ticket at once.
     pub(crate) async fn leave_now(&self, ticket: &Ticket) -> Result<LeaveOutcome> {
-        let Parts { own, bells, .. } = &*self.parts;
+        let Parts { own, bells, host, .. } = &*self.parts;
         let was_asked = own.give_up(ticket.id);
         own.leaves(ticket.id);
         let mine = own.get(ticket.id);
@@ -27,9 +27,10 @@ impl<S: SessionStore> SessionEngine<S> {
                 self.take_out_unanswered(name, session.id).await
             }
             None if was_asked => Ok(LeaveOutcome::Waiting),
+            None if own.has_ended(ticket.id, host.now()) => return Ok(LeaveOutcome::Absent),
             None => self.take_out_stranger(ticket).await,
         }?;
-        own.forget(ticket.id);
+        own.end(ticket.id, host.now(), ticket.ttl);
         bells.notify(ticket.id);
         Ok(left)
     }
@@ -86,8 +87,8 @@ impl<S: SessionStore> SessionEngine<S> {
     /// Wakes tickets of this client that joined since the removal was sent. Its answer has no front
     /// for them, so they read the line again.
     fn wake_latecomers(&self, left: &Node) {
-        let Parts { own, bells, .. } = &*self.parts;
-        own.forget(left.name.id);
+        let Parts { own, bells, host, .. } = &*self.parts;
+        own.end(left.name.id, host.now(), left.ticket.ttl);
         for id in own.all_in(&left.name.line) {
             bells.notify(id);
         }

@@ -16,7 +16,8 @@
 //! | `own_tickets`, `own_ticket` | the tickets of this client, and one of them |
 //! | `parts` | what the tasks of a client share with it |
 //! | `engine` | one client: its tickets, its sessions, and the nine verbs |
-//! | `joining`, `seeing`, `leaving`, `waking`, `counting` | the verbs' steps; sequences |
+//! | `joining`, `renewing`, `leaving`, `waking`, `counting` | the steps of each verb |
+//! | `seeing` | reads of a ticket and of its line |
 //! | `likely_free` | which lines seem to be free |
 //! | `event_feed` | events of all lines, from changes of nodes |
 
@@ -32,6 +33,7 @@ mod own_ticket;
 mod own_tickets;
 mod parts;
 mod position;
+mod renewing;
 mod seeing;
 mod session;
 mod sessions;

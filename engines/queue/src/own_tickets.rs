@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tenure_core::sync::Mutex;
 use tenure_core::{ExpiringMap, TicketId, Time};
@@ -24,6 +25,9 @@ struct TicketTable {
     by_id: HashMap<TicketId, OwnTicket>,
     /// Joins that began and have no answer yet, and whether they were requested more than once.
     asked: ExpiringMap<bool>,
+    /// Tickets that joined more than once, and are out for good. They are kept as long as a caller
+    /// may look for the outcome of the first join.
+    ended: ExpiringMap<()>,
     /// Count of tickets in each line.
     lines: HashMap<LineId, usize>,
 }
@@ -66,6 +70,7 @@ impl OwnTickets {
     #[must_use]
     pub(crate) fn ask(&self, id: TicketId, now: Time, until: Time) -> bool {
         let mut all = self.tickets.lock();
+        all.ended.forget(id);
         let is_again = all.asked.forget(id).is_some();
         all.asked.note(id, is_again, now, until)
     }
@@ -194,6 +199,22 @@ impl OwnTickets {
         new
     }
 
+    /// Notes that a ticket is out, and that nothing of it comes in any more. If it joined more than
+    /// once, that is kept for its ttl: a caller may look for the outcome of the first join until
+    /// then, and a line may be long.
+    pub(crate) fn end(&self, id: TicketId, now: Time, ttl: Duration) {
+        if self.was_asked_again(id, now) {
+            // If the note does not fit, the caller looks for the ticket.
+            self.tickets.lock().ended.note(id, (), now, now.plus(ttl));
+        }
+        self.forget(id);
+    }
+
+    /// Returns whether nothing of this ticket is in a line, or will be.
+    pub(crate) fn has_ended(&self, id: TicketId, now: Time) -> bool {
+        self.tickets.lock().ended.get(id, now).is_some()
+    }
+
     /// Removes a ticket that is out.
     pub(crate) fn forget(&self, id: TicketId) {
         let mut all = self.tickets.lock();
@@ -286,8 +307,6 @@ impl OwnTickets {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use tenure_core::{Key, Share, Ticket, TicketState};
 
     use super::*;
@@ -322,6 +341,25 @@ mod tests {
             Sighting { node: Node { session, ..node.clone() }, position }
         };
         (name, seen)
+    }
+
+    #[test]
+    fn a_ticket_that_was_asked_to_join_again_is_known_to_have_ended_until_it_would_live_no_more() {
+        let ttl = Duration::from_secs(30);
+        let later = NOW.plus(ttl);
+        for again in [false, true] {
+            let own = OwnTickets::new(|_| {});
+            let (name, _) = joins(&own);
+            if again {
+                assert!(own.ask(name.id, NOW, later));
+                assert!(own.begin(&name, &session(SESSION), NOW));
+            }
+            own.end(name.id, NOW, ttl);
+            assert_eq!(own.has_ended(name.id, NOW), again);
+            assert!(!own.has_ended(name.id, later));
+            assert!(own.ask(name.id, NOW, later));
+            assert!(!own.has_ended(name.id, NOW), "it joins once more");
+        }
     }
 
     #[test]
