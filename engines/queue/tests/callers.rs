@@ -84,6 +84,21 @@ fn a_look_whose_caller_stands_still_keeps_nobody_else_from_looking() {
 }
 
 #[test]
+fn renewals_of_one_ticket_at_the_same_time_share_their_reads() {
+    const RENEWALS: usize = 100;
+    let (store, _host, queue) = queue();
+    let ticket = ticket();
+    block_on(async {
+        queue.join(&ticket, WaitMode::Wait).await.unwrap().expect("it waits");
+        store.take_steps(true);
+        let renewals = join_all((0..RENEWALS).map(|_| queue.renew(&ticket))).await;
+        assert!(renewals.iter().all(|renewed| matches!(renewed, Ok(Some(_)))));
+    });
+    let reads = store.position_requests();
+    assert!(reads <= RENEWALS / 2, "{reads} reads for {RENEWALS} renewals");
+}
+
+#[test]
 fn a_session_that_is_opened_by_a_caller_who_stands_still_is_there_for_the_others() {
     let (store, _host, queue) = queue();
     let (one, other) = (ticket(), Ticket { key: Key::new("other").unwrap(), ..ticket() });

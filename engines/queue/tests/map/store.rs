@@ -56,6 +56,8 @@ pub(crate) struct Shared {
     orphan_requests: AtomicUsize,
     /// Number of removals that asked for the front of the line.
     front_requests: AtomicUsize,
+    /// Number of requests for the position of a ticket.
+    position_requests: AtomicUsize,
 }
 
 /// A request that is on its way.
@@ -95,6 +97,7 @@ impl Shared {
             outdated_orphan: Mutex::default(),
             orphan_requests: AtomicUsize::default(),
             front_requests: AtomicUsize::default(),
+            position_requests: AtomicUsize::default(),
         })
     }
 
@@ -182,6 +185,11 @@ impl Shared {
     #[allow(dead_code, reason = "of the programs that have this store, one has such a proxy")]
     pub(crate) fn front_requests(&self) -> usize {
         self.front_requests.load(Ordering::Relaxed)
+    }
+
+    #[allow(dead_code, reason = "of the programs that have this store, one counts its reads")]
+    pub(crate) fn position_requests(&self) -> usize {
+        self.position_requests.load(Ordering::Relaxed)
     }
 
     #[allow(dead_code, reason = "of the programs that have this store, one has onlookers")]
@@ -316,6 +324,7 @@ impl SessionStore for Map {
     }
 
     async fn position(&self, sought: Sought<'_>) -> Result<Option<(Node, Position)>> {
+        self.0.position_requests.fetch_add(1, Ordering::Relaxed);
         let name = sought.name();
         let front = self.front(&name.line, usize::MAX).await?;
         let node = front.nodes.iter().find(|node| node.name == *name);
