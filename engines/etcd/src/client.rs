@@ -8,10 +8,10 @@ use tenure_kit::Link;
 use tokio::time::sleep;
 
 use crate::cluster::EtcdCluster;
-use crate::latches::Latches;
 use crate::link::Members;
 use crate::names::{KeyNames, Span};
 use crate::ordinals::Ordinals;
+use crate::request_fences::RequestFences;
 use crate::settings::Settings;
 use crate::wire::{
     KeyValue, LeaseGrantRequest, LeaseGrantResponse, LeaseRevokeRequest, LeaseRevokeResponse,
@@ -33,7 +33,7 @@ pub struct Etcd {
     pub(crate) keys: KeyNames,
     pub(crate) profile: Guarantees,
     pub(crate) ordinals: Ordinals,
-    pub(crate) latches: Latches,
+    pub(crate) fences: RequestFences,
 }
 
 impl Etcd {
@@ -44,8 +44,8 @@ impl Etcd {
         let connection = patiently(&cluster.link, || cluster.link.connection()).await?;
         let version = connection.version.clone();
         let profile = facts::profile(&settings, version.as_deref());
-        let (ordinals, latches) = Default::default();
-        let etcd = Self { cluster, keys, profile, ordinals, latches };
+        let (ordinals, fences) = Default::default();
+        let etcd = Self { cluster, keys, profile, ordinals, fences };
         let link = &etcd.cluster.link;
         link.server().refuse_others().await?;
         // A user without rights is refused now, and not at the first lock.

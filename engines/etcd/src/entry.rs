@@ -9,8 +9,8 @@ use tenure_queue::{
 use crate::ask::{
     delete_op, first, get, is_changed, is_empty, is_made, last, put, put_op, range_op, ranges,
 };
-use crate::latches::Latch;
 use crate::names::{KeyNames, answered_at, revision, value};
+use crate::request_fences::RequestFence;
 use crate::wire::{
     Compare, KeyValue, RangeRequest, RangeResponse, RequestOp, TxnRequest, TxnResponse,
 };
@@ -25,20 +25,25 @@ fn made(enter: &Enter<'_>, key: &[u8], at: u64) -> Result<Node> {
     Ok(Node { key: key.into(), ..own.ok_or_else(|| Error::lost(Loss::Broken))? })
 }
 
-/// Compares: the latch was not shut since. It keeps out requests that were sent before.
-fn is_as_known(keys: &KeyNames, latch: &Latch) -> Compare {
-    is_changed(keys.latch(latch), latch.shut)
+/// Compares: the fence was not raised since. It keeps out requests that were sent before.
+fn is_as_known(keys: &KeyNames, fence: &RequestFence) -> Compare {
+    is_changed(keys.fence(fence), fence.raised)
 }
 
 /// Puts the ticket's key if it is not kept out, the precondition holds and no ticket has this key.
 /// Reads the last tickets of the line either way.
-pub(crate) fn enter(keys: &KeyNames, enter: &Enter<'_>, key: &[u8], latch: &Latch) -> TxnRequest {
+pub(crate) fn enter(
+    keys: &KeyNames,
+    enter: &Enter<'_>,
+    key: &[u8],
+    fence: &RequestFence,
+) -> TxnRequest {
     let Enter { name, body, session, precondition, base_version } = *enter;
     let (key, line) = (key.to_vec(), keys.line(&name.line));
     let base = keys.register(&Register::Base(name.line.clone()));
     let mut compare = vec![
         is_made(key.clone(), 0),
-        is_as_known(keys, latch),
+        is_as_known(keys, fence),
         is_changed(base.clone(), base_version),
     ];
     match precondition {
@@ -53,7 +58,7 @@ pub(crate) fn enter(keys: &KeyNames, enter: &Enter<'_>, key: &[u8], latch: &Latc
         failure: vec![
             last,
             range_op(get(key)),
-            range_op(get(keys.latch(latch))),
+            range_op(get(keys.fence(fence))),
             range_op(get(base)),
         ],
     }
@@ -97,8 +102,8 @@ pub(crate) enum EnterReply {
     Decided(Box<Entered>),
     /// Another ticket has that key.
     KeyTaken,
-    /// The latch has changed. This is the latch at that moment.
-    Fenced(Latch, u64),
+    /// The fence has changed. This is the fence at that moment.
+    Fenced(RequestFence, u64),
     /// The ticket is in its line, behind one that cannot be read.
     Unreadable(Box<Node>, Error),
     /// The ticket joined, and is not among the last of its line: no member answers that.
@@ -110,7 +115,7 @@ pub(crate) fn entered(
     keys: &KeyNames,
     enter: &Enter<'_>,
     key: &[u8],
-    latch: &Latch,
+    fence: &RequestFence,
     answer: TxnResponse,
 ) -> Result<EnterReply> {
     let at = answered_at(answer.header);
@@ -139,9 +144,9 @@ pub(crate) fn entered(
         return Ok(existing(node));
     }
     let kept = ranges.next().and_then(|range| range.kvs.into_iter().next());
-    let shut = kept.map_or(0, |kept| revision(kept.mod_revision));
-    if shut != latch.shut {
-        return Ok(EnterReply::Fenced(Latch { shut, ..*latch }, at));
+    let raised = kept.map_or(0, |kept| revision(kept.mod_revision));
+    if raised != fence.raised {
+        return Ok(EnterReply::Fenced(RequestFence { raised, ..*fence }, at));
     }
     let base = written(ranges.next().unwrap_or_default())?;
     Ok(EnterReply::Decided(Box::new(out(&front, enter.name.of, base))))
@@ -158,9 +163,13 @@ pub(crate) fn twin(front: &Front, name: &TicketName, before: u64) -> Option<Node
     front.nodes.iter().find(is_twin).cloned()
 }
 
-/// Deletes the ticket's key if it and the others are unchanged. With a latch, the ticket is kept
+/// Deletes the ticket's key if it and the others are unchanged. With a fence, the ticket is kept
 /// out from then on, either way.
-pub(crate) fn remove(keys: &KeyNames, remove: &Remove<'_>, latch: Option<&Latch>) -> TxnRequest {
+pub(crate) fn remove(
+    keys: &KeyNames,
+    remove: &Remove<'_>,
+    fence: Option<&RequestFence>,
+) -> TxnRequest {
     let Remove { node, provided, why, front } = *remove;
     let key = node.key.to_vec();
     let mut compare = vec![is_made(key.clone(), node.created)];
@@ -171,9 +180,9 @@ pub(crate) fn remove(keys: &KeyNames, remove: &Remove<'_>, latch: Option<&Latch>
         success.push(put_op(put(keys.broken(), node.name.id.to_string().into_bytes(), 0)));
     }
     success.extend(front.map(|most| range_op(first(keys.line(&node.name.line), most))));
-    let shut = latch.map(|latch| shut(keys, latch));
-    success.extend(shut.clone());
-    TxnRequest { compare, success, failure: shut.into_iter().collect() }
+    let raise = fence.map(|fence| raise(keys, fence));
+    success.extend(raise.clone());
+    TxnRequest { compare, success, failure: raise.into_iter().collect() }
 }
 
 /// Deletes the ticket's key if it and the others are unchanged, and puts nothing: no mark of a
@@ -182,9 +191,9 @@ pub(crate) fn remove_only(keys: &KeyNames, just: &Remove<'_>) -> TxnRequest {
     remove(keys, &Remove { why: Why::Left, ..*just }, None)
 }
 
-/// Keeps out requests that were sent with this latch, or with an earlier one.
-fn shut(keys: &KeyNames, latch: &Latch) -> RequestOp {
-    put_op(put(keys.latch(latch), Vec::new(), latch.session.cast_signed()))
+/// Keeps out requests that were sent with this fence, or with an earlier one.
+fn raise(keys: &KeyNames, fence: &RequestFence) -> RequestOp {
+    put_op(put(keys.fence(fence), Vec::new(), fence.session.cast_signed()))
 }
 
 /// Returns the outcome of a removal.
@@ -194,9 +203,9 @@ pub(crate) fn removed(keys: &KeyNames, answer: TxnResponse) -> Removed {
 }
 
 /// Keeps the ticket out for good, and reads its key, if it has one.
-pub(crate) fn fence_out(keys: &KeyNames, key: Option<Vec<u8>>, latch: &Latch) -> TxnRequest {
+pub(crate) fn fence_out(keys: &KeyNames, key: Option<Vec<u8>>, fence: &RequestFence) -> TxnRequest {
     let own = key.map(|key| range_op(get(key)));
-    let success = [shut(keys, latch)].into_iter().chain(own).collect();
+    let success = [raise(keys, fence)].into_iter().chain(own).collect();
     TxnRequest { compare: Vec::new(), success, failure: Vec::new() }
 }
 

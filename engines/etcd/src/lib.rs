@@ -27,7 +27,7 @@
 //! | `client`, `store`, `entry` | one client, and the contract of a queue, filled in |
 //! | `names`, `ask` | the names of keys, and requests as data |
 //! | `ordinals` | the last parts of ticket keys, used again |
-//! | `latches` | how the engine keeps a given-up request out for good |
+//! | `request_fences` | how the engine keeps a given-up request out for good |
 //! | `orphans` | tickets of a session that its client does not know |
 //! | `journal` | the changes of all tickets, from a watch |
 //! | `still_held` | guarded writes: a comparison for a transaction of one's own |
@@ -47,13 +47,13 @@ mod entry;
 mod facts;
 mod journal;
 mod keep_alives;
-mod latches;
 mod link;
 mod listeners;
 mod names;
 mod ordinals;
 mod orphans;
 mod refused;
+mod request_fences;
 mod settings;
 mod signs;
 mod status;

@@ -4,7 +4,7 @@
 //! PREFIX/v1/t/LINE/CAPACITY/LEASE/ORDINAL   a ticket, bound to that lease; its value has the id
 //! PREFIX/v1/t/LINE/n               the base, which is added to the line's numbers
 //! PREFIX/v1/s/LEASE                a session: it goes with its tickets, and so marks an expiry
-//! PREFIX/v1/l/LEASE/LATCH          keeps out requests that were given up: see `latches`
+//! PREFIX/v1/f/LEASE/FENCE          keeps out requests that were given up: see `request_fences`
 //! PREFIX/v1/c/LINE                 the line's sequence
 //! PREFIX/v1/b                      the ticket that was broken last
 //! ```
@@ -18,7 +18,7 @@
 use tenure_core::TicketId;
 use tenure_queue::{LineId, Node, Register, SessionId, TicketName};
 
-use crate::latches::Latch;
+use crate::request_fences::RequestFence;
 use crate::wire::{KeyValue, ResponseHeader};
 
 /// Length of an id in digits.
@@ -111,8 +111,8 @@ impl KeyNames {
         format!("{}/b", self.root).into_bytes()
     }
 
-    pub(crate) fn latch(&self, latch: &Latch) -> Vec<u8> {
-        format!("{}/l/{:016x}/{:02x}", self.root, latch.session, latch.nth).into_bytes()
+    pub(crate) fn fence(&self, fence: &RequestFence) -> Vec<u8> {
+        format!("{}/f/{:016x}/{:02x}", self.root, fence.session, fence.nth).into_bytes()
     }
 
     /// Returns the line, the capacity and the ordinal of a ticket's key; `None` for another key.
@@ -195,8 +195,8 @@ mod tests {
         assert!(keys.is_session(&keys.session(7)) && !keys.is_session(&key));
         let base = keys.register(&Register::Base(name.line.clone()));
         assert!(line.end <= base && !keys.is_ticket(&base));
-        let latch = keys.latch(&Latch { session: 7, nth: 9, shut: 0 });
-        assert!(!keys.is_ticket(&latch) && !keys.is_session(&latch));
+        let fence = keys.fence(&RequestFence { session: 7, nth: 9, raised: 0 });
+        assert!(!keys.is_ticket(&fence) && !keys.is_session(&fence));
         let largest = TicketName { of: u32::MAX, ..name };
         assert!(keys.ticket(&largest, SessionId::MAX, u32::MAX) < line.end);
     }

@@ -44,8 +44,8 @@ struct OrdinalUse {
     ordinal: u32,
     /// A request for its join was not answered, and may still be on its way.
     is_asked: bool,
-    /// The revision of its latch at its last request.
-    latch: u64,
+    /// The revision of its fence at its last request.
+    fence: u64,
     /// Such a request is refused.
     is_fenced_out: bool,
 }
@@ -95,12 +95,12 @@ impl Ordinals {
     }
 
     /// Takes an ordinal for a ticket that is about to join with a request that names this revision
-    /// of its latch. A ticket that joins again keeps its session and its ordinal.
+    /// of its fence. A ticket that joins again keeps its session and its ordinal.
     pub(crate) fn take(
         &self,
         name: &TicketName,
         session: SessionId,
-        latch: u64,
+        fence: u64,
     ) -> Result<(u32, PendingJoin<'_>)> {
         let mut taken = self.0.lock();
         taken.free_late();
@@ -110,10 +110,10 @@ impl Ordinals {
             Some(ticket) => {
                 ticket.is_asked = true;
                 ticket.is_fenced_out = false;
-                ticket.latch = latch.max(ticket.latch);
+                ticket.fence = fence.max(ticket.fence);
                 ticket.ordinal
             }
-            None => taken.choose(name, session, latch)?,
+            None => taken.choose(name, session, fence)?,
         };
         drop(taken);
         Ok((ordinal, PendingJoin { ordinals: self, id: name.id, before }))
@@ -124,24 +124,24 @@ impl Ordinals {
     pub(crate) fn elsewhere(&self, name: &TicketName, session: SessionId) -> Result<()> {
         let mut taken = self.0.lock();
         let before = taken.tickets.remove(&name.id);
-        let latch = before.as_ref().map_or(0, |before| before.latch);
+        let fence = before.as_ref().map_or(0, |before| before.fence);
         taken.doubtful.extend(before.map(|before| (Instant::now(), before)));
-        taken.choose(name, session, latch)?;
+        taken.choose(name, session, fence)?;
         taken.tickets.entry(name.id).and_modify(|ticket| ticket.is_asked = false);
         Ok(())
     }
 
-    /// Returns whether a request for this ticket may still be on its way without a latch that stops
+    /// Returns whether a request for this ticket may still be on its way without a fence that stops
     /// it.
     pub(crate) fn is_doubtful(&self, id: TicketId) -> bool {
         self.0.lock().tickets.get(&id).is_some_and(OrdinalUse::is_doubtful)
     }
 
-    /// Notes that the latch of this ticket was shut with this revision: requests that name an
+    /// Notes that the fence of this ticket was raised with this revision: requests that name an
     /// earlier one are refused.
     pub(crate) fn fenced_out(&self, id: TicketId, at: u64) {
         if let Some(ticket) = self.0.lock().tickets.get_mut(&id) {
-            ticket.is_fenced_out |= ticket.latch < at;
+            ticket.is_fenced_out |= ticket.fence < at;
         }
     }
 
@@ -155,12 +155,12 @@ impl Ordinals {
 }
 
 impl Taken {
-    fn choose(&mut self, name: &TicketName, session: SessionId, latch: u64) -> Result<u32> {
+    fn choose(&mut self, name: &TicketName, session: SessionId, fence: u64) -> Result<u32> {
         let lines =
             self.sessions.get_mut(&session).ok_or_else(|| Error::lost(Loss::SessionGone))?;
         let ordinal = lines.entry(name.line.clone()).or_default().take();
         let (line, is_asked, is_fenced_out) = (name.line.clone(), true, false);
-        let ticket = OrdinalUse { session, line, ordinal, is_asked, latch, is_fenced_out };
+        let ticket = OrdinalUse { session, line, ordinal, is_asked, fence, is_fenced_out };
         if let Some(before) = self.tickets.insert(name.id, ticket) {
             self.leave(before);
         }
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_was_sent_after_the_latch_was_shut_may_come_in() {
+    fn a_request_that_was_sent_after_the_latch_was_raised_may_come_in() {
         let ordinals = ordinals();
         let lost = name("k");
         is_lost(&ordinals, &lost);

@@ -27,8 +27,8 @@ impl Etcd {
         }
     }
 
-    /// Removes a ticket with a request that puts nothing, after another one was refused. It shuts
-    /// no latch: a join that is still on its way may succeed once there is room again. The README
+    /// Removes a ticket with a request that puts nothing, after another one was refused. It raises
+    /// no fence: a join that is still on its way may succeed once there is room again. The README
     /// says so.
     pub(crate) async fn remove_only(&self, remove: &Remove<'_>) -> Result<Removed> {
         let answer = self.cluster.txn(entry::remove_only(&self.keys, remove)).await?;

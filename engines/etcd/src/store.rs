@@ -12,8 +12,8 @@ use tenure_queue::{
 
 use crate::client::{Etcd, PAGE};
 use crate::entry::{EnterReply, ReadTickets};
-use crate::latches::Latch;
 use crate::names::{answered_at, revision, value};
+use crate::request_fences::RequestFence;
 use crate::wire::{KeyValue, RangeResponse, TxnResponse};
 use crate::{ask, entry, journal};
 
@@ -47,7 +47,7 @@ impl SessionStore for Etcd {
             return Err(error);
         }
         self.ordinals.open(session);
-        self.latches.open(session);
+        self.fences.open(session);
         let ttl = Duration::from_secs(granted.ttl.unsigned_abs());
         Ok(Granted { session, ttl, every: ttl / 3 })
     }
@@ -58,7 +58,7 @@ impl SessionStore for Etcd {
 
     async fn end(&self, session: SessionId) -> Result<()> {
         self.ordinals.end(session);
-        self.latches.end(session);
+        self.fences.end(session);
         self.revoke(session.cast_signed()).await
     }
 
@@ -73,11 +73,11 @@ impl SessionStore for Etcd {
 
     async fn enter(&self, enter: &Enter<'_>) -> Result<Entered> {
         let Enter { name, session, .. } = *enter;
-        let latch = self.latches.of(name.id, session);
-        let (ordinal, asking) = self.ordinals.take(name, session, latch.shut)?;
+        let fence = self.fences.of(name.id, session);
+        let (ordinal, asking) = self.ordinals.take(name, session, fence.raised)?;
         let key = self.keys.ticket(name, session, ordinal);
-        let txn = self.cluster.txn(entry::enter(&self.keys, enter, &key, &latch)).await;
-        let reply = txn.and_then(|answer| entry::entered(&self.keys, enter, &key, &latch, answer));
+        let txn = self.cluster.txn(entry::enter(&self.keys, enter, &key, &fence)).await;
+        let reply = txn.and_then(|answer| entry::entered(&self.keys, enter, &key, &fence, answer));
         let reply = match reply {
             Err(error) => {
                 if self.is_out_for(name, &error).await {
@@ -97,7 +97,7 @@ impl SessionStore for Etcd {
             // The ticket may have been given up meanwhile: only a caller that still wants it may
             // retry.
             EnterReply::Fenced(now, at) => {
-                self.latches.was_seen(now, at);
+                self.fences.was_seen(now, at);
                 Ok(Entered::Again)
             }
             // It must not join twice: the earlier caller removes it first.
@@ -169,8 +169,8 @@ impl SessionStore for Etcd {
     async fn remove(&self, remove: &Remove<'_>) -> Result<Removed> {
         let id = remove.node.name.id;
         let is_doubtful = self.ordinals.is_doubtful(id);
-        let latch = is_doubtful.then(|| self.latches.of(id, remove.node.session));
-        let txn = entry::remove(&self.keys, remove, latch.as_ref());
+        let fence = is_doubtful.then(|| self.fences.of(id, remove.node.session));
+        let txn = entry::remove(&self.keys, remove, fence.as_ref());
         let answer = match self.cluster.txn(txn).await {
             Err(error) if is_over(&error) => TxnResponse::default(),
             Err(error) if error.kind() == ErrorKind::Rejected => {
@@ -178,18 +178,18 @@ impl SessionStore for Etcd {
             }
             answer => answer?,
         };
-        if let Some(latch) = latch {
-            self.was_shut(id, latch, &answer);
+        if let Some(fence) = fence {
+            self.was_raised(id, fence, &answer);
         }
         Ok(entry::removed(&self.keys, answer))
     }
 
     async fn fence_out(&self, name: &TicketName, session: SessionId) -> Result<Option<Node>> {
-        let (latch, key) = (self.latches.of(name.id, session), self.key_of(name));
-        let answer = match self.cluster.txn(entry::fence_out(&self.keys, key, &latch)).await {
+        let (fence, key) = (self.fences.of(name.id, session), self.key_of(name));
+        let answer = match self.cluster.txn(entry::fence_out(&self.keys, key, &fence)).await {
             // It would join with that session, or never.
             Err(error) if is_over(&error) => TxnResponse::default(),
-            // A full member shuts no latch. A ticket that has joined already can be removed there
+            // A full member raises no fence. A ticket that has joined already can be removed there
             // all the same.
             Err(error) if error.kind() == ErrorKind::Rejected => {
                 let node = self.look(&[Sought::Own(name)]).await?.0.pop().flatten();
@@ -197,7 +197,7 @@ impl SessionStore for Etcd {
             }
             answer => answer?,
         };
-        self.was_shut(name.id, latch, &answer);
+        self.was_raised(name.id, fence, &answer);
         let there = ask::ranges(answer).next().and_then(|range| range.kvs.into_iter().next());
         let node = there.and_then(|kept| self.keys.node(&kept));
         Ok(node.filter(|node| node.name == *name))
@@ -343,11 +343,11 @@ impl Etcd {
         Ok(front.position_of(own))
     }
 
-    /// Notes that requests for this ticket with the latch, or with an earlier one, are refused.
-    fn was_shut(&self, id: TicketId, latch: Latch, answer: &TxnResponse) {
+    /// Notes that requests for this ticket with the fence, or with an earlier one, are refused.
+    fn was_raised(&self, id: TicketId, fence: RequestFence, answer: &TxnResponse) {
         let at = answer.header.map(|header| revision(header.revision));
         if let Some(at) = at {
-            self.latches.was_shut(latch, at);
+            self.fences.was_raised(fence, at);
         }
         // If nothing was put, the session is over.
         self.ordinals.fenced_out(id, at.unwrap_or(u64::MAX));
