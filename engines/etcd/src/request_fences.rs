@@ -3,8 +3,8 @@
 //! A join may be given up before its answer comes: its caller is dropped, or its time is over. The
 //! request may arrive long after that, through a member that was frozen, and no time limit excludes
 //! that. So each such request names the revision with which a key of its session, the fence, was
-//! put last. To keep the request out, its client raises the fence: it puts the key once more. All requests that were
-//! sent before find another revision there, and change nothing.
+//! put last. To keep the request out, its client raises the fence: it puts the key once more. All
+//! requests that were sent before find another revision there, and change nothing.
 //!
 //! A ticket's id selects one of its session's fences. So the few other requests that are in flight
 //! at that moment with the same fence are refused, too, and are sent again with the new revision. A
