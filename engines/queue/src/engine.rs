@@ -21,7 +21,7 @@ use crate::sessions::Sessions;
 /// Pause of an onlooker between two reads, if the store cannot report changes.
 const LOOK_PAUSE: Duration = Duration::from_millis(250);
 
-/// Lines of tickets in a store: the nine verbs of [`Engine`](tenure_core::Engine).
+/// Lines of tickets in a store: the nine verbs of [`Engine`].
 pub struct SessionEngine<S> {
     pub(crate) parts: Arc<Parts<S>>,
     pub(crate) sessions: Arc<Sessions>,
