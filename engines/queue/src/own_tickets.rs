@@ -1,44 +1,41 @@
 //! The tickets of this client: the session of each, and its last read.
 
 use std::collections::HashMap;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::sync::Mutex;
-use tenure_core::{ExpiringMap, TicketId, TicketState, Time};
+use tenure_core::{ExpiringMap, TicketId, Time};
 
-use crate::asked::Asked;
 use crate::contract::SessionId;
-use crate::mine::{Going, OwnTicket, Sighting};
-use crate::node::{LineId, Name, Node};
+use crate::node::{LineId, Node, TicketName};
+use crate::own_ticket::{Going, OwnTicket, Sighting};
 use crate::position::Position;
 use crate::session::Session;
 
 /// All tickets of this client.
 pub(crate) struct OwnTickets {
-    tickets: Mutex<Tickets>,
+    tickets: Mutex<TicketTable>,
     /// Callback for a forgotten ticket.
     forgets: Box<dyn Fn(TicketId) + Send + Sync>,
 }
 
 #[derive(Default)]
-struct Tickets {
+struct TicketTable {
     by_id: HashMap<TicketId, OwnTicket>,
-    asked: Asked,
+    /// Joins that began and have no answer yet, and whether they were requested more than once.
+    asked: ExpiringMap<bool>,
     /// Tickets that joined more than once, and are out for good. They are kept as long as a caller
     /// may look for the outcome of the first join.
     ended: ExpiringMap<()>,
     /// Count of tickets in each line.
     lines: HashMap<LineId, usize>,
-    /// Waiting tickets, by the number of the one right ahead.
-    behind: HashMap<u64, TicketId>,
 }
 
-impl Tickets {
+impl TicketTable {
     /// Removes a ticket. Returns whether it was there.
     fn take_off(&mut self, id: TicketId) -> bool {
         let Some(mine) = self.by_id.remove(&id) else { return false };
-        self.part(&mine);
         let line = mine.name.line;
         if let Some(count) = self.lines.get_mut(&line) {
             *count -= 1;
@@ -51,25 +48,15 @@ impl Tickets {
 
     fn put(&mut self, mine: OwnTicket) {
         let line = mine.name.line.clone();
-        match self.by_id.insert(mine.name.id, mine) {
-            Some(before) => self.part(&before),
-            None => *self.lines.entry(line).or_default() += 1,
+        if self.by_id.insert(mine.name.id, mine).is_none() {
+            *self.lines.entry(line).or_default() += 1;
         }
     }
 
     /// Returns whether a ticket is given up, or its time to leave is over. A caller that waits for
     /// a join gives no sign of life meanwhile.
     fn is_overdue(&self, mine: &OwnTicket, now: Time) -> bool {
-        mine.is_overdue(now) && !self.asked.is_alive(mine.name.id, now)
-    }
-
-    /// Removes a ticket from `behind`.
-    fn part(&mut self, mine: &OwnTicket) {
-        if let Some(seen) = &mine.seen
-            && self.behind.get(&seen.position.ahead.nearest) == Some(&mine.name.id)
-        {
-            self.behind.remove(&seen.position.ahead.nearest);
-        }
+        mine.is_overdue(now) && self.asked.get(mine.name.id, now).is_none()
     }
 }
 
@@ -78,32 +65,34 @@ impl OwnTickets {
         Self { tickets: Mutex::default(), forgets: Box::new(forgets) }
     }
 
-    /// Notes that a join has begun. The ticket lives until `until` without a sign of life.
-    pub(crate) fn ask(&self, id: TicketId, now: Time, until: Time) {
-        let mut all = self.lock();
-        let Tickets { by_id, asked, ended, .. } = &mut *all;
-        ended.forget(id);
-        asked.ask(id, now, until, |id| by_id.contains_key(&id));
+    /// Notes that a join has begun. The ticket lives until `until` without a sign of life. Returns
+    /// `false` if too many joins are in flight.
+    #[must_use]
+    pub(crate) fn ask(&self, id: TicketId, now: Time, until: Time) -> bool {
+        let mut all = self.tickets.lock();
+        all.ended.forget(id);
+        let is_again = all.asked.forget(id).is_some();
+        all.asked.note(id, is_again, now, until)
     }
 
     /// Notes that a ticket in its line joins again.
     pub(crate) fn ask_again(&self, id: TicketId) {
-        if let Some(mine) = self.lock().by_id.get_mut(&id) {
+        if let Some(mine) = self.tickets.lock().by_id.get_mut(&id) {
             mine.is_asked_again = true;
         }
     }
 
     /// Ends a join, because the owner gives the ticket up. Returns whether there was one.
     pub(crate) fn give_up(&self, id: TicketId) -> bool {
-        self.lock().asked.remove(id)
+        self.tickets.lock().asked.forget(id).is_some()
     }
 
     /// Adds a ticket that is about to be put into its line. Returns `false` if its owner has given
     /// it up: then no task would remove it.
     #[must_use]
-    pub(crate) fn begin(&self, name: &Name, session: &Arc<Session>, now: Time) -> bool {
-        let mut all = self.lock();
-        let Some(is_asked_again) = all.asked.is_again(name.id) else { return false };
+    pub(crate) fn begin(&self, name: &TicketName, session: &Arc<Session>, now: Time) -> bool {
+        let mut all = self.tickets.lock();
+        let Some(is_asked_again) = all.asked.get(name.id, now).copied() else { return false };
         if all.by_id.get(&name.id).is_some_and(OwnTicket::is_condemned) {
             // The removal would find it in its line.
             return false;
@@ -119,22 +108,22 @@ impl OwnTickets {
         let (seen, told) = (Some(seen), Some(now.plus(session.granted)));
         let mine =
             OwnTicket { seen, told, ..OwnTicket::new(node.name.clone(), session.clone(), now) };
-        let mut all = self.lock();
+        let mut all = self.tickets.lock();
         if !all.by_id.contains_key(&node.name.id) {
             all.put(mine);
         }
     }
 
     /// Returns whether this client has this ticket in its line, or is about to put it there.
-    pub(crate) fn knows(&self, id: TicketId) -> bool {
-        let all = self.lock();
-        all.by_id.contains_key(&id) || all.asked.contains(id)
+    pub(crate) fn knows(&self, id: TicketId, now: Time) -> bool {
+        let all = self.tickets.lock();
+        all.by_id.contains_key(&id) || all.asked.get(id, now).is_some()
     }
 
     /// Notes a sign of life of the owner. Returns whether the ticket is known, and is not being
     /// removed.
     pub(crate) fn sign(&self, id: TicketId, now: Time) -> bool {
-        let mut all = self.lock();
+        let mut all = self.tickets.lock();
         let mine = all.by_id.get_mut(&id).filter(|mine| !mine.is_condemned());
         // A later sign of life may have been noted before this one.
         mine.map(|mine| mine.signed = mine.signed.max(now)).is_some()
@@ -143,7 +132,7 @@ impl OwnTickets {
     /// Condemns a ticket that is given up, or whose time to leave is over: it is removed, and later
     /// signs of life do not change that. Returns `None` if the ticket is neither.
     pub(crate) fn condemn(&self, id: TicketId, now: Time) -> Option<OwnTicket> {
-        let mut all = self.lock();
+        let mut all = self.tickets.lock();
         all.by_id.get(&id).filter(|mine| all.is_overdue(mine, now))?;
         let mine = all.by_id.get_mut(&id)?;
         mine.going = Going::Condemned;
@@ -153,42 +142,42 @@ impl OwnTickets {
     /// Condemns a ticket that is not served and whose owner would not wait. Later signs of life do
     /// not change that.
     pub(crate) fn turn_away(&self, id: TicketId) {
-        self.lock().by_id.entry(id).and_modify(|mine| mine.going = Going::Condemned);
+        self.tickets.lock().by_id.entry(id).and_modify(|mine| mine.going = Going::Condemned);
     }
 
     /// Returns whether a ticket is condemned.
     pub(crate) fn is_condemned(&self, id: TicketId) -> bool {
-        self.lock().by_id.get(&id).is_some_and(OwnTicket::is_condemned)
+        self.tickets.lock().by_id.get(&id).is_some_and(OwnTicket::is_condemned)
     }
 
     /// Returns whether a ticket joined more than once.
-    pub(crate) fn was_asked_again(&self, id: TicketId) -> bool {
-        let all = self.lock();
-        all.asked.is_again(id) == Some(true)
+    pub(crate) fn was_asked_again(&self, id: TicketId, now: Time) -> bool {
+        let all = self.tickets.lock();
+        all.asked.get(id, now) == Some(&true)
             || all.by_id.get(&id).is_some_and(|mine| mine.is_asked_again)
     }
 
     /// Returns whether a join of a ticket may have no answer yet.
-    pub(crate) fn may_come_in(&self, id: TicketId) -> bool {
-        let all = self.lock();
+    pub(crate) fn may_come_in(&self, id: TicketId, now: Time) -> bool {
+        let all = self.tickets.lock();
         let is_unanswered = |mine: &OwnTicket| mine.seen.is_none() || mine.is_asked_again;
-        all.asked.contains(id) || all.by_id.get(&id).is_some_and(is_unanswered)
+        all.asked.get(id, now).is_some() || all.by_id.get(&id).is_some_and(is_unanswered)
     }
 
     /// Returns what is known of a ticket.
     pub(crate) fn get(&self, id: TicketId) -> Option<OwnTicket> {
-        self.lock().by_id.get(&id).cloned()
+        self.tickets.lock().by_id.get(&id).cloned()
     }
 
     /// Notes what a read of a ticket returned.
     pub(crate) fn see(&self, seen: &Sighting, holds: bool) {
-        let mut all = self.lock();
+        let mut all = self.tickets.lock();
         let other_life = |mine: &OwnTicket| mine.session.id != seen.node.session;
         if all.by_id.get(&seen.node.name.id).is_some_and(other_life) {
             return;
         }
-        all.asked.remove(seen.node.name.id);
-        let Some(mut mine) = all.by_id.remove(&seen.node.name.id) else { return };
+        all.asked.forget(seen.node.name.id);
+        let Some(mine) = all.by_id.get_mut(&seen.node.name.id) else { return };
         // An answer may be older than one that came before it. A served ticket stays served until
         // it leaves, or is asked to.
         mine.holds = (mine.holds || holds) && !seen.node.told;
@@ -196,28 +185,13 @@ impl OwnTickets {
             mine.told = Some(mine.session.end());
         }
         if mine.seen.as_ref().is_none_or(|before| before.position.at <= seen.position.at) {
-            all.part(&mine);
             mine.seen = Some(seen.clone());
-            let nearest = seen.position.ahead.nearest;
-            if seen.position.state == TicketState::Waiting && nearest > 0 {
-                all.behind.insert(nearest, mine.name.id);
-            }
         }
-        all.by_id.insert(mine.name.id, mine);
-    }
-
-    /// Returns the node that is served alone when this holder leaves, if it is a ticket of this
-    /// client. That is the one right behind it, if both take the whole capacity.
-    pub(crate) fn next_of(&self, holder: &Node) -> Option<Node> {
-        let all = self.lock();
-        let seen = all.by_id.get(all.behind.get(&holder.created)?)?.seen.as_ref()?;
-        let is_alone = holder.takes_all() && seen.node.takes_all() && !seen.node.told;
-        is_alone.then(|| seen.node.clone())
     }
 
     /// Notes that a node is served. Returns whether that is news.
     pub(crate) fn serve(&self, node: &Node) -> bool {
-        let mut all = self.lock();
+        let mut all = self.tickets.lock();
         let Some(mine) = all.by_id.get_mut(&node.name.id) else { return false };
         let known = mine.seen.as_ref().is_some_and(|seen| seen.node.created == node.created);
         let new = known && !mine.holds;
@@ -229,22 +203,22 @@ impl OwnTickets {
     /// once, that is kept for its ttl: a caller may look for the outcome of the first join until
     /// then, and a line may be long.
     pub(crate) fn end(&self, id: TicketId, now: Time, ttl: Duration) {
-        if self.was_asked_again(id) {
+        if self.was_asked_again(id, now) {
             // If the note does not fit, the caller looks for the ticket.
-            self.lock().ended.note(id, (), now, now.plus(ttl));
+            self.tickets.lock().ended.note(id, (), now, now.plus(ttl));
         }
         self.forget(id);
     }
 
     /// Returns whether nothing of this ticket is in a line, or will be.
     pub(crate) fn has_ended(&self, id: TicketId, now: Time) -> bool {
-        self.lock().ended.get(id, now).is_some()
+        self.tickets.lock().ended.get(id, now).is_some()
     }
 
     /// Removes a ticket that is out.
     pub(crate) fn forget(&self, id: TicketId) {
-        let mut all = self.lock();
-        all.asked.remove(id);
+        let mut all = self.tickets.lock();
+        all.asked.forget(id);
         let was_there = all.take_off(id);
         drop(all);
         if was_there {
@@ -255,9 +229,9 @@ impl OwnTickets {
     /// Removes a condemned ticket that is out. If it was removed before, it may be on its way in
     /// again, and is not condemned then.
     pub(crate) fn forget_condemned(&self, id: TicketId) {
-        let mut all = self.lock();
+        let mut all = self.tickets.lock();
         if all.by_id.get(&id).is_some_and(OwnTicket::is_condemned) {
-            all.asked.remove(id);
+            all.asked.forget(id);
             all.take_off(id);
             drop(all);
             (self.forgets)(id);
@@ -267,13 +241,13 @@ impl OwnTickets {
     /// Returns whether all of these are of this client, so that it learns by itself when they
     /// leave.
     pub(crate) fn has_all(&self, nodes: &[Node]) -> bool {
-        let all = self.lock();
+        let all = self.tickets.lock();
         nodes.iter().all(|node| all.by_id.contains_key(&node.name.id))
     }
 
     /// Notes that a ticket is about to be removed.
     pub(crate) fn leaves(&self, id: TicketId) {
-        let mut all = self.lock();
+        let mut all = self.tickets.lock();
         if let Some(mine) = all.by_id.get_mut(&id).filter(|mine| mine.going == Going::Not) {
             mine.going = Going::Leaves;
         }
@@ -281,7 +255,7 @@ impl OwnTickets {
 
     /// Returns whether this client is removing one of these.
     pub(crate) fn has_leaving(&self, nodes: &[Node]) -> bool {
-        let all = self.lock();
+        let all = self.tickets.lock();
         nodes.iter().any(|node| {
             all.by_id.get(&node.name.id).is_some_and(|mine| mine.going == Going::Leaves)
         })
@@ -289,12 +263,12 @@ impl OwnTickets {
 
     /// Returns the count of this client's tickets in a line.
     pub(crate) fn in_line(&self, line: &LineId) -> usize {
-        self.lock().lines.get(line).copied().unwrap_or(0)
+        self.tickets.lock().lines.get(line).copied().unwrap_or(0)
     }
 
     /// Returns this client's tickets in a line.
     pub(crate) fn all_in(&self, line: &LineId) -> Vec<TicketId> {
-        let all = self.lock();
+        let all = self.tickets.lock();
         if !all.lines.contains_key(line) {
             return Vec::new();
         }
@@ -304,14 +278,14 @@ impl OwnTickets {
 
     /// Returns the tickets of this session.
     pub(crate) fn of_session(&self, session: SessionId) -> Vec<TicketId> {
-        let all = self.lock();
+        let all = self.tickets.lock();
         let some = all.by_id.iter().filter(|(_, mine)| mine.session.id == session);
         some.map(|(id, _)| *id).collect()
     }
 
     /// Returns the tickets without a sign of life for a ttl, and those whose time to leave is over.
     pub(crate) fn overstayed(&self, session: SessionId, now: Time) -> Vec<OwnTicket> {
-        let all = self.lock();
+        let all = self.tickets.lock();
         let some = all.by_id.values().filter(|mine| mine.session.id == session);
         some.filter(|mine| all.is_overdue(mine, now)).cloned().collect()
     }
@@ -320,7 +294,7 @@ impl OwnTickets {
     /// their owners learn of it. A join without an answer goes on.
     pub(crate) fn forget_overdue(&self, session: SessionId, now: Time) {
         let is_unwanted = |mine: &OwnTicket| mine.seen.is_none() || mine.is_overdue(now);
-        let mut all = self.lock();
+        let mut all = self.tickets.lock();
         let some = all.by_id.values().filter(|mine| mine.session.id == session);
         let ids: Vec<_> = some.filter(|mine| is_unwanted(mine)).map(|mine| mine.name.id).collect();
         for id in &ids {
@@ -329,15 +303,11 @@ impl OwnTickets {
         drop(all);
         ids.into_iter().for_each(&self.forgets);
     }
-
-    fn lock(&self) -> MutexGuard<'_, Tickets> {
-        self.tickets.lock()
-    }
 }
 
 #[cfg(test)]
 mod tests {
-    use tenure_core::{Key, Share, Ticket};
+    use tenure_core::{Key, Share, Ticket, TicketState};
 
     use super::*;
     use crate::contract::Granted;
@@ -351,10 +321,10 @@ mod tests {
     }
 
     /// Begins a join. Returns its name, and a function that makes a read of it at a moment.
-    fn joins(own: &OwnTickets) -> (Name, impl Fn(SessionId, u64, TicketState) -> Sighting) {
+    fn joins(own: &OwnTickets) -> (TicketName, impl Fn(SessionId, u64, TicketState) -> Sighting) {
         let ticket = Ticket::new(Key::new("k").unwrap(), Share::WHOLE);
-        let name = Name::of(&ticket);
-        own.ask(name.id, NOW, NOW.plus(ticket.ttl));
+        let name = TicketName::of(&ticket);
+        assert!(own.ask(name.id, NOW, NOW.plus(ticket.ttl)));
         assert!(own.begin(&name, &session(SESSION), NOW));
         let node = Node {
             name: name.clone(),
@@ -381,13 +351,13 @@ mod tests {
             let own = OwnTickets::new(|_| {});
             let (name, _) = joins(&own);
             if again {
-                own.ask(name.id, NOW, later);
+                assert!(own.ask(name.id, NOW, later));
                 assert!(own.begin(&name, &session(SESSION), NOW));
             }
             own.end(name.id, NOW, ttl);
             assert_eq!(own.has_ended(name.id, NOW), again);
             assert!(!own.has_ended(name.id, later));
-            own.ask(name.id, NOW, later);
+            assert!(own.ask(name.id, NOW, later));
             assert!(!own.has_ended(name.id, NOW), "it joins once more");
         }
     }
@@ -398,10 +368,10 @@ mod tests {
         let (name, _) = joins(&own);
         let later = NOW.plus(Duration::from_secs(100));
         assert!(own.condemn(name.id, later).is_some());
-        own.ask(name.id, later, later.plus(Duration::from_secs(30)));
+        assert!(own.ask(name.id, later, later.plus(Duration::from_secs(30))));
         assert!(!own.begin(&name, &session(SESSION), later), "it is being taken out");
         own.forget_condemned(name.id);
-        own.ask(name.id, later, later.plus(Duration::from_secs(30)));
+        assert!(own.ask(name.id, later, later.plus(Duration::from_secs(30))));
         own.forget_condemned(name.id);
         assert!(own.begin(&name, &session(SESSION), later), "it may come in again");
         own.forget_condemned(name.id);

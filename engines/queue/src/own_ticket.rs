@@ -2,18 +2,17 @@
 
 use std::sync::Arc;
 
-use tenure_core::Time;
+use tenure_core::{Result, Time};
+use tenure_kit::SingleFlight;
 
-use crate::looks::Looks;
-use crate::node::{Name, Node};
+use crate::node::{Node, TicketName};
 use crate::position::Position;
 use crate::session::Session;
-use crate::watched::Watched;
 
 /// A ticket that this client put into a line, or asked to.
 #[derive(Clone)]
 pub(crate) struct OwnTicket {
-    pub(crate) name: Name,
+    pub(crate) name: TicketName,
     pub(crate) session: Arc<Session>,
     /// The last read of it; `None` until its join is answered.
     pub(crate) seen: Option<Sighting>,
@@ -22,9 +21,7 @@ pub(crate) struct OwnTicket {
     /// It was asked to leave, and may keep its place until this time.
     pub(crate) told: Option<Time>,
     /// The reads of it.
-    pub(crate) looks: Arc<Looks<Sighting>>,
-    /// Its owner's last watch.
-    pub(crate) watched: Watched,
+    pub(crate) reads: Arc<SingleFlight<Result<Option<Sighting>>>>,
     /// The owner's last sign of life. A session lives on although the owner of a ticket has long
     /// given it up.
     pub(crate) signed: Time,
@@ -45,15 +42,14 @@ pub(crate) enum Going {
 
 impl OwnTicket {
     /// Returns a ticket that was not read yet.
-    pub(crate) fn new(name: Name, session: Arc<Session>, now: Time) -> Self {
+    pub(crate) fn new(name: TicketName, session: Arc<Session>, now: Time) -> Self {
         Self {
             name,
             session,
             seen: None,
             holds: false,
             told: None,
-            looks: Arc::default(),
-            watched: Watched::default(),
+            reads: Arc::default(),
             signed: now,
             is_asked_again: false,
             going: Going::Not,

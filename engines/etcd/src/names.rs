@@ -4,22 +4,21 @@
 //! PREFIX/v1/t/LINE/CAPACITY/LEASE/ORDINAL   a ticket, bound to that lease; its value has the id
 //! PREFIX/v1/t/LINE/n               the base, which is added to the line's numbers
 //! PREFIX/v1/s/LEASE                a session: it goes with its tickets, and so marks an expiry
-//! PREFIX/v1/l/LEASE/LATCH          keeps out requests that were given up: see `latches`
+//! PREFIX/v1/f/LEASE/FENCE          keeps out requests that were given up: see `request_fences`
 //! PREFIX/v1/c/LINE                 the line's sequence
 //! PREFIX/v1/b                      the ticket that was broken last
 //! ```
 //!
 //! A capacity begins with a hexadecimal digit, and `n` comes after all of these. So the tickets of
-//! a line are one span, and all keys that concern the line are another. If that one is empty, a
-//! join need compare nothing else.
+//! a line are one span.
 //!
 //! A ticket's key is its session's lease, as in etcd's own mutex, and an ordinal among the tickets
 //! of the session in the line. Ordinals are used again: see `ordinals`.
 
 use tenure_core::TicketId;
-use tenure_queue::{LineId, Name, Node, Register, SessionId};
+use tenure_queue::{LineId, Node, Register, SessionId, TicketName};
 
-use crate::latches::Latch;
+use crate::request_fences::RequestFence;
 use crate::wire::{KeyValue, ResponseHeader};
 
 /// Length of an id in digits.
@@ -27,7 +26,7 @@ const ID_BYTES: usize = 32;
 
 /// The keys of one prefix.
 #[derive(Clone, Debug)]
-pub(crate) struct Keys {
+pub(crate) struct KeyNames {
     root: String,
 }
 
@@ -50,7 +49,7 @@ impl Span {
     }
 }
 
-impl Keys {
+impl KeyNames {
     pub(crate) fn of(prefix: &str) -> Self {
         Self { root: format!("{prefix}/v1") }
     }
@@ -72,27 +71,22 @@ impl Keys {
         Span { from, end }
     }
 
-    /// Returns the span of a line's tickets and of its base.
-    pub(crate) fn all_of(&self, line: &LineId) -> Span {
-        Span::below(&format!("{}/t/{line}/", self.root))
-    }
-
     /// Returns the spans of a line's tickets with smaller and with larger capacities than this
     /// name.
-    pub(crate) fn others(&self, name: &Name) -> [Span; 2] {
+    pub(crate) fn others(&self, name: &TicketName) -> [Span; 2] {
         let Span { from, end } = self.line(&name.line);
         let own = Span::below(&format!("{}/t/{}/{:08x}/", self.root, name.line, name.of));
         [Span { from, end: own.from }, Span { from: own.end, end }]
     }
 
     /// Returns the key of the ticket with this ordinal among those of its session.
-    pub(crate) fn ticket(&self, name: &Name, session: SessionId, ordinal: u32) -> Vec<u8> {
-        let Name { line, of, .. } = name;
+    pub(crate) fn ticket(&self, name: &TicketName, session: SessionId, ordinal: u32) -> Vec<u8> {
+        let TicketName { line, of, .. } = name;
         format!("{}/t/{line}/{of:08x}/{session:016x}/{ordinal:x}", self.root).into_bytes()
     }
 
     /// Returns a key that never exists, in the place of this ticket's.
-    pub(crate) fn nowhere(&self, name: &Name) -> Vec<u8> {
+    pub(crate) fn nowhere(&self, name: &TicketName) -> Vec<u8> {
         format!("{}/t/{}/{:08x}/-", self.root, name.line, name.of).into_bytes()
     }
 
@@ -117,8 +111,8 @@ impl Keys {
         format!("{}/b", self.root).into_bytes()
     }
 
-    pub(crate) fn latch(&self, latch: &Latch) -> Vec<u8> {
-        format!("{}/l/{:016x}/{:02x}", self.root, latch.session, latch.nth).into_bytes()
+    pub(crate) fn fence(&self, fence: &RequestFence) -> Vec<u8> {
+        format!("{}/f/{:016x}/{:02x}", self.root, fence.session, fence.nth).into_bytes()
     }
 
     /// Returns the line, the capacity and the ordinal of a ticket's key; `None` for another key.
@@ -146,7 +140,7 @@ impl Keys {
     pub(crate) fn node(&self, kept: &KeyValue) -> Option<Node> {
         let (line, of, _) = self.place_of(&kept.key)?;
         let (id, body) = kept.value.split_at_checked(ID_BYTES)?;
-        let name = Name { line, of, id: std::str::from_utf8(id).ok()?.parse().ok()? };
+        let name = TicketName { line, of, id: std::str::from_utf8(id).ok()?.parse().ok()? };
         let (session, created) = (kept.lease.cast_unsigned(), revision(kept.create_revision));
         let node = Node::read(name, session, created, revision(kept.mod_revision), body)?;
         Some(Node { key: kept.key.as_slice().into(), ..node })
@@ -181,9 +175,9 @@ mod tests {
 
     #[test]
     fn a_ticket_is_found_by_its_key_and_stands_between_those_of_other_capacities() {
-        let keys = Keys::of("my/app");
+        let keys = KeyNames::of("my/app");
         let ticket = Ticket::new(Key::new("a/b").unwrap(), Share::new(1, 5).unwrap());
-        let name = Name::of(&ticket);
+        let name = TicketName::of(&ticket);
         let key = keys.ticket(&name, 7, 9);
         assert_eq!(keys.place_of(&key), Some((name.line.clone(), 5, 9)));
         for stranger in [&b"my/app/v1/t/x/y"[..], &keys.nowhere(&name), &keys.session(7)] {
@@ -199,13 +193,11 @@ mod tests {
                 && after.end == line.end
         );
         assert!(keys.is_session(&keys.session(7)) && !keys.is_session(&key));
-        let all = keys.all_of(&name.line);
         let base = keys.register(&Register::Base(name.line.clone()));
-        assert!(line.end <= base && base < all.end && !keys.is_ticket(&base));
-        let latch = keys.latch(&Latch { session: 7, nth: 9, shut: 0 });
-        assert!(!keys.is_ticket(&latch) && !keys.is_session(&latch));
-        assert_eq!(line.from, all.from);
-        let largest = Name { of: u32::MAX, ..name };
+        assert!(line.end <= base && !keys.is_ticket(&base));
+        let fence = keys.fence(&RequestFence { session: 7, nth: 9, raised: 0 });
+        assert!(!keys.is_ticket(&fence) && !keys.is_session(&fence));
+        let largest = TicketName { of: u32::MAX, ..name };
         assert!(keys.ticket(&largest, SessionId::MAX, u32::MAX) < line.end);
     }
 
@@ -218,10 +210,10 @@ mod tests {
         assert!(page.contains(&format!("    {key}\n\n    {id}{body}\n    {texts}\n")));
         let (key, value) = (key.as_bytes().to_vec(), format!("{id}{body}\n{texts}").into_bytes());
         let kept = KeyValue { key: key.clone(), value, create_revision: 9, ..KeyValue::default() };
-        let node = Keys::of("tenure").node(&kept).expect("it is a ticket");
+        let node = KeyNames::of("tenure").node(&kept).expect("it is a ticket");
         assert_eq!((node.number(), node.told), (9, false));
         let session = 0x694d_8c2f_1b3e_5a07;
-        assert_eq!(Keys::of("tenure").ticket(&node.name, session, 0), key);
+        assert_eq!(KeyNames::of("tenure").ticket(&node.name, session, 0), key);
         assert_eq!(node.key[..], key);
         let Ticket { key, share, ttl, owner, note, .. } = node.ticket;
         assert_eq!((key.as_str(), share), ("invoices/42", Share::new(1, 5).unwrap()));

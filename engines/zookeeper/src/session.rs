@@ -4,23 +4,26 @@
 //! So a listing that is requested after a create shows the line with it. Several requests are sent
 //! at once and awaited together.
 
+use std::collections::HashMap;
 use std::ops::Deref;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use tenure_core::sync::Mutex;
 use tenure_core::{Clock as _, Result, SystemClock};
+use tenure_kit::SingleFlight;
+use tenure_queue::LineId;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 use zookeeper_client::{Client, Error as Said, SessionState, StateWatcher};
 
-use crate::looks::Looks;
+use crate::names::Listing;
 use crate::settings::Settings;
 use crate::signs::Signs;
 use crate::task::{SessionTask, spawned_by};
 use crate::trouble;
-use crate::watches::{UntilDropped, Watches};
+use crate::watches::{NodeWatches, UntilDropped};
 
 /// Maximum callers that wait for answers of one session.
 const UNDER_WAY_MAX: usize = 1024;
@@ -39,7 +42,7 @@ pub(crate) struct ServerSession {
     pub(crate) watches: UntilDropped,
     client: Client,
     _task: Option<SessionTask>,
-    pub(crate) looks: Looks,
+    listings: Mutex<HashMap<LineId, Weak<Listings>>>,
     settings: Arc<Settings>,
     room: Semaphore,
     signs: Mutex<Signs>,
@@ -50,6 +53,9 @@ pub(crate) struct ServerSession {
     /// A request had no answer in time, and none after it had one.
     is_silent: AtomicBool,
 }
+
+/// The listings of one line.
+pub(crate) type Listings = SingleFlight<Result<Arc<Listing>, Said>>;
 
 /// The permission to send requests.
 pub(crate) struct RequestPermit<'a> {
@@ -74,14 +80,14 @@ impl ServerSession {
             Err(_) => return Err(trouble::late(settings)),
         };
         let (client, task) = connected.map_err(|said| trouble::error(settings, &said))?;
-        let (watches, cut_off) = (Watches::new(), Arc::<Mutex<_>>::default());
+        let (watches, cut_off) = (NodeWatches::new(), Arc::<Mutex<_>>::default());
         let stirs = stir(watches.clone(), cut_off.clone(), client.state_watcher());
         let stirs = tokio::spawn(stirs).abort_handle();
         Ok(Arc::new(Self {
             client,
             _task: task,
             watches: UntilDropped { watches, stirs },
-            looks: Looks::default(),
+            listings: Mutex::default(),
             settings: settings.clone(),
             room: Semaphore::new(UNDER_WAY_MAX),
             signs,
@@ -89,6 +95,18 @@ impl ServerSession {
             heard: Mutex::new(Instant::now()),
             is_silent: AtomicBool::new(false),
         }))
+    }
+
+    /// Returns the listings of a line, which concurrent callers share.
+    pub(crate) fn listings_of(&self, line: &LineId) -> Arc<Listings> {
+        let mut lines = self.listings.lock();
+        if let Some(listings) = lines.get(line).and_then(Weak::upgrade) {
+            return listings;
+        }
+        lines.retain(|_, listings| listings.strong_count() > 0);
+        let listings = Arc::default();
+        lines.insert(line.clone(), Arc::downgrade(&listings));
+        listings
     }
 
     /// Returns the session's number.
@@ -206,10 +224,10 @@ impl ServerSession {
 }
 
 /// A client with an open session, and the task of that.
-type Opened = (Client, Option<SessionTask>);
+type OpenedSession = (Client, Option<SessionTask>);
 
 /// Opens a new session, logged in if the URL has a user.
-async fn log_in(settings: &Settings, ttl: Duration) -> Result<Result<Opened, Said>> {
+async fn log_in(settings: &Settings, ttl: Duration) -> Result<Result<OpenedSession, Said>> {
     let (Some(user), Some(password)) = (&settings.login.user, &settings.login.password) else {
         return connect(settings, ttl, None).await;
     };
@@ -234,7 +252,7 @@ async fn connect(
     settings: &Settings,
     ttl: Duration,
     login: Option<&str>,
-) -> Result<Result<Opened, Said>> {
+) -> Result<Result<OpenedSession, Said>> {
     let mut connector = Client::connector()
         .with_session_timeout(ttl)
         .with_connection_timeout(settings.timeout)
@@ -258,7 +276,11 @@ async fn connect(
 }
 
 /// Makes all watches read again when the connection has changed, and when the session is over.
-async fn stir(watches: Watches, cut_off: Arc<Mutex<Option<Instant>>>, mut states: StateWatcher) {
+async fn stir(
+    watches: NodeWatches,
+    cut_off: Arc<Mutex<Option<Instant>>>,
+    mut states: StateWatcher,
+) {
     loop {
         let state = states.changed().await;
         let is_cut_off = state == SessionState::Disconnected;

@@ -13,7 +13,7 @@
 //! enough.
 
 use tenure_core::{Share, TicketId, served};
-use tenure_queue::{LineId, Name, Register};
+use tenure_queue::{LineId, Register, TicketName};
 
 /// The base, beside the tickets of a line.
 const BASE: &str = "base";
@@ -21,14 +21,14 @@ const LESS: &str = "less-";
 
 /// The names below one prefix.
 #[derive(Clone, Debug)]
-pub(crate) struct Keys {
+pub(crate) struct NodePaths {
     root: String,
 }
 
 /// A ticket, read from its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Child {
-    pub(crate) name: Name,
+    pub(crate) name: TicketName,
     /// Its take when it joined.
     pub(crate) asked: u32,
     /// Its take now.
@@ -48,7 +48,7 @@ pub(crate) struct Listing {
     pub(crate) at: u64,
 }
 
-impl Keys {
+impl NodePaths {
     pub(crate) fn of(prefix: &str) -> Self {
         Self { root: format!("/{prefix}/v1") }
     }
@@ -77,8 +77,8 @@ impl Keys {
     }
 
     /// Returns the beginning of the name of a new ticket.
-    pub(crate) fn beginning(&self, name: &Name, asked: u32) -> String {
-        let Name { line, of, id } = name;
+    pub(crate) fn beginning(&self, name: &TicketName, asked: u32) -> String {
+        let TicketName { line, of, id } = name;
         format!("{}/t/{line}/{of:x}-{asked:x}-{id}-", self.root)
     }
 
@@ -87,7 +87,7 @@ impl Keys {
     }
 
     /// Returns the name of the node that lowers a ticket's take to `takes`.
-    pub(crate) fn less(&self, name: &Name, takes: u32) -> String {
+    pub(crate) fn less(&self, name: &TicketName, takes: u32) -> String {
         format!("{}/{LESS}{}-{takes:x}", self.line(&name.line), name.id)
     }
 
@@ -155,7 +155,7 @@ pub(crate) fn child(line: &LineId, text: &str) -> Option<Child> {
     let asked = u32::from_str_radix(parts.next()?, 16).ok()?;
     let id = parts.next()?.parse().ok()?;
     let tail = parts.next()?.parse().ok()?;
-    Some(Child { name: Name { line: line.clone(), of, id }, asked, takes: asked, tail })
+    Some(Child { name: TicketName { line: line.clone(), of, id }, asked, takes: asked, tail })
 }
 
 fn less(text: &str) -> Option<(TicketId, u32)> {
@@ -174,8 +174,8 @@ mod tests {
 
     use super::*;
 
-    fn name() -> Name {
-        Name::of(&Ticket::new(Key::new("a/b").unwrap(), Share::new(3, 5).unwrap()))
+    fn name() -> TicketName {
+        TicketName::of(&Ticket::new(Key::new("a/b").unwrap(), Share::new(3, 5).unwrap()))
     }
 
     fn listing(names: &[String]) -> Listing {
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn a_ticket_is_found_by_its_name_and_strangers_do_not_count() {
-        let (keys, name) = (Keys::of("my/app"), name());
+        let (keys, name) = (NodePaths::of("my/app"), name());
         for tail in [0, 41, i32::MAX, i32::MIN, -1] {
             let child = Child { name: name.clone(), asked: 3, takes: 3, tail };
             let path = keys.ticket(&child);
@@ -215,12 +215,12 @@ mod tests {
         let line = LineId::of(&Key::new("invoices/42").unwrap());
         let text = "5-1-0123456789abcdef0123456789abcdef-0000000000";
         let body = "tenure1 1 30000 0 - 11 6\ninvoices/42ann@h1nightly";
-        let path = format!("{}/{text}", Keys::of("tenure").line(&line));
+        let path = format!("{}/{text}", NodePaths::of("tenure").line(&line));
         let page = include_str!("../README.md");
         let shown = format!("    {path}\n\n    {}\n", body.replace('\n', "\n    "));
         assert!(page.contains(&shown), "{shown}");
         let child = child(&line, text).expect("it is a ticket");
-        assert_eq!(Keys::of("tenure").ticket(&child), path);
+        assert_eq!(NodePaths::of("tenure").ticket(&child), path);
         let node = tenure_queue::Node::read(child.name, 1, 9, 9, body.as_bytes());
         let ticket = node.expect("it is a ticket").ticket;
         assert_eq!((ticket.key.as_str(), ticket.share.take()), ("invoices/42", child.asked));

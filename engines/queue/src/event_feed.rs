@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::pin::pin;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
@@ -12,7 +12,7 @@ use tenure_core::sync::Mutex;
 use tenure_core::{Error, LeaveMode, Line, Result, TicketId};
 use tokio::sync::{Notify, mpsc};
 
-use crate::contract::{Change, Followed, Store, Why};
+use crate::contract::{ChangesAt, Followed, NodeChange, SessionStore, Why};
 use crate::node::{LineId, Node};
 use crate::parts::Parts;
 
@@ -26,26 +26,24 @@ const OUTAGE: Duration = Duration::from_secs(1);
 /// Time without a call of an onlooker after which the subscription ends.
 const IDLE: Duration = Duration::from_secs(120);
 
-type Moment = (u64, Vec<Change>);
-
 /// A subscription to the store for as long as there are onlookers.
 #[derive(Default)]
-pub(crate) struct Onlooker {
-    following: Mutex<Option<Arc<Following>>>,
+pub(crate) struct EventFeed {
+    following: Mutex<Option<Arc<ChangeSubscription>>>,
     beginning: tokio::sync::Mutex<()>,
 }
 
 /// The latest events since the subscription began.
 #[derive(Default)]
-struct Following {
-    seen: Mutex<Past>,
+struct ChangeSubscription {
+    seen: Mutex<RecentEvents>,
     news: Notify,
     stop: Notify,
     asked: Notify,
 }
 
 #[derive(Default)]
-struct Past {
+struct RecentEvents {
     /// Events with the moments at which they happened.
     events: VecDeque<(u64, Event)>,
     /// Events up to this moment are not kept any more.
@@ -57,9 +55,9 @@ struct Past {
     ended: bool,
 }
 
-impl Onlooker {
+impl EventFeed {
     /// Returns the events in scope after the cursor; `None` if this store cannot report changes.
-    pub(crate) async fn events<S: Store>(
+    pub(crate) async fn events<S: SessionStore>(
         self: &Arc<Self>,
         parts: &Arc<Parts<S>>,
         scope: &Scope,
@@ -75,7 +73,7 @@ impl Onlooker {
             news.as_mut().enable();
             following.asked.notify_one();
             {
-                let seen = following.seen();
+                let seen = following.seen.lock();
                 if let Some(news) = seen.since(after, scope) {
                     return Ok(Some(news));
                 }
@@ -93,15 +91,15 @@ impl Onlooker {
 
     /// Ends the subscription.
     pub(crate) fn stop(&self) {
-        if let Some(following) = self.slot().take() {
+        if let Some(following) = self.following.lock().take() {
             following.stop.notify_one();
         }
     }
 
-    async fn following<S: Store>(
+    async fn following<S: SessionStore>(
         self: &Arc<Self>,
         parts: &Arc<Parts<S>>,
-    ) -> Result<Option<Arc<Following>>> {
+    ) -> Result<Option<Arc<ChangeSubscription>>> {
         if let Some(following) = self.begun() {
             return Ok(Some(following));
         }
@@ -109,45 +107,44 @@ impl Onlooker {
         parts.errand(async move { this.follow(&begins).await }).await
     }
 
-    fn begun(&self) -> Option<Arc<Following>> {
-        self.slot().clone().filter(|following| !following.seen().ended)
+    fn begun(&self) -> Option<Arc<ChangeSubscription>> {
+        self.following.lock().clone().filter(|following| !following.seen.lock().ended)
     }
 
-    async fn follow<S: Store>(&self, parts: &Arc<Parts<S>>) -> Result<Option<Arc<Following>>> {
+    async fn follow<S: SessionStore>(
+        &self,
+        parts: &Arc<Parts<S>>,
+    ) -> Result<Option<Arc<ChangeSubscription>>> {
         let _guard = self.beginning.lock().await;
         if let Some(following) = self.begun() {
             return Ok(Some(following));
         }
         let Some(followed) = parts.store.follow().await? else { return Ok(None) };
-        let following = Arc::new(Following::default());
-        following.seen().begin(followed.at);
+        let following = Arc::new(ChangeSubscription::default());
+        following.seen.lock().begin(followed.at);
         let (task, asks) = (following.clone(), parts.clone());
         parts.host.spawn(Box::pin(async move { task.run(followed, &asks).await }));
-        *self.slot() = Some(following.clone());
+        *self.following.lock() = Some(following.clone());
         Ok(Some(following))
-    }
-
-    fn slot(&self) -> MutexGuard<'_, Option<Arc<Following>>> {
-        self.following.lock()
     }
 }
 
-impl Drop for Onlooker {
+impl Drop for EventFeed {
     fn drop(&mut self) {
         self.stop();
     }
 }
 
-impl Following {
-    async fn run<S: Store>(&self, followed: Followed, parts: &Parts<S>) {
+impl ChangeSubscription {
+    async fn run<S: SessionStore>(&self, followed: Followed, parts: &Parts<S>) {
         let host = &*parts.host;
         let Followed { nodes, at, mut changes } = followed;
-        let mut lines = Lines::default();
+        let mut lines = LinesOfNodes::default();
         for node in nodes {
-            lines.apply(vec![Change::Is(node)], 0, &mut |_| {});
+            lines.apply(vec![NodeChange::Is(node)], 0, &mut |_| {});
         }
         let mut wall = host.wall_us();
-        debug_assert_eq!(self.seen().at, at, "it was begun at the moment of the nodes");
+        debug_assert_eq!(self.seen.lock().at, at, "it was begun at the moment of the nodes");
         let mut unwanted = pin!(self.unwanted(host));
         loop {
             let next = pin!(self.next(&mut changes, parts));
@@ -157,35 +154,35 @@ impl Following {
             wall = wall.max(host.wall_us());
             let mut events = Vec::new();
             lines.apply(some, wall, &mut |event| events.push(event));
-            self.seen().add(at, events);
+            self.seen.lock().add(at, events);
             self.news.notify_waiters();
         }
-        self.seen().ended = true;
+        self.seen.lock().ended = true;
         self.news.notify_waiters();
     }
 
     /// Returns the next moment. Asks the store now and then whether it is there, and notifies
     /// onlookers if it is not.
-    async fn next<S: Store>(
+    async fn next<S: SessionStore>(
         &self,
-        changes: &mut mpsc::Receiver<Moment>,
+        changes: &mut mpsc::Receiver<ChangesAt>,
         parts: &Parts<S>,
-    ) -> Option<Moment> {
+    ) -> Option<ChangesAt> {
         loop {
-            let pause = if self.seen().trouble.is_some() { OUTAGE } else { QUIET };
+            let pause = if self.seen.lock().trouble.is_some() { OUTAGE } else { QUIET };
             let there = async {
                 parts.host.sleep(pause).await;
                 parts.in_time(parts.store.now()).await
             };
             match select(pin!(changes.recv()), pin!(there)).await {
                 Either::Left((moment, _)) => {
-                    self.seen().trouble = None;
+                    self.seen.lock().trouble = None;
                     return moment;
                 }
                 Either::Right((there, _)) => {
                     let trouble = there.err();
                     let is_away = trouble.is_some();
-                    self.seen().trouble = trouble;
+                    self.seen.lock().trouble = trouble;
                     if is_away {
                         self.news.notify_waiters();
                     }
@@ -205,13 +202,9 @@ impl Following {
             }
         }
     }
-
-    fn seen(&self) -> MutexGuard<'_, Past> {
-        self.seen.lock()
-    }
 }
 
-impl Past {
+impl RecentEvents {
     fn begin(&mut self, at: u64) {
         (self.before, self.at) = (at, at);
     }
@@ -241,12 +234,12 @@ impl Past {
 
 /// All lines, built from the changes of their nodes.
 #[derive(Default)]
-struct Lines(HashMap<LineId, Line>);
+struct LinesOfNodes(HashMap<LineId, Line>);
 
-impl Lines {
+impl LinesOfNodes {
     /// Applies the changes of one moment. Tickets that expired together are out before others are
     /// served in their place.
-    fn apply(&mut self, changes: Vec<Change>, at_us: u64, tell: &mut dyn FnMut(Event)) {
+    fn apply(&mut self, changes: Vec<NodeChange>, at_us: u64, tell: &mut dyn FnMut(Event)) {
         let mut tell = |told: LineEvent<'_>| {
             let LineEvent { kind: what, slot: seat, .. } = told;
             tell(Event::new(what, at_us, seat.ticket.clone(), seat.number));
@@ -254,9 +247,11 @@ impl Lines {
         let mut expired: BTreeMap<LineId, Vec<TicketId>> = BTreeMap::new();
         for change in changes {
             match change {
-                Change::Is(node) => self.is(node, &mut tell),
-                Change::Gone(line, id, Why::Expired) => expired.entry(line).or_default().push(id),
-                Change::Gone(line, id, why) => self.gone(&line, id, why, &mut tell),
+                NodeChange::Is(node) => self.is(node, &mut tell),
+                NodeChange::Gone(line, id, Why::Expired) => {
+                    expired.entry(line).or_default().push(id);
+                }
+                NodeChange::Gone(line, id, why) => self.gone(&line, id, why, &mut tell),
             }
         }
         for (id, tickets) in expired {
