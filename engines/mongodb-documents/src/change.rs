@@ -114,7 +114,7 @@ impl Target<'_> {
         if let Ok(set) = update.get_document_mut("$set") {
             set.remove(of("held.$[tenure].w"));
             set.extend(
-                doc! { of("held"): [], of("bell"): "", of("did"): [2_i64], of("by"): self.ticket },
+                doc! { of("held"): [], of("notices"): "", of("did"): [2_i64], of("by"): self.ticket },
             );
         }
         match update.get_document_mut("$inc") {

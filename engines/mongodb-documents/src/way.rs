@@ -69,7 +69,7 @@ fn refusals(work: &str) -> Vec<Refusal> {
     ]
 }
 
-/// Puts `step`, `bell` and `did` into the root, and all else into the part. Of an empty line only
+/// Puts `step`, `notices` and `did` into the root, and all else into the part. Of an empty line only
 /// the last number, the clock and the empty arrays are kept.
 fn back(field: &str, work: &str, path: &Path) -> Document {
     let value = |name: &str| format!("${work}.{name}");
@@ -80,9 +80,9 @@ fn back(field: &str, work: &str, path: &Path) -> Document {
     let line = bson!({ "$cond": [
         { "$eq": [count, 0] },
         kept(&["last", "at", "held", "waiting"]),
-        kept(&["last", "at", "held", "waiting", "quiet", "of", "bytes"]),
+        kept(&["last", "at", "held", "waiting", "next_expiry", "of", "bytes"]),
     ] });
-    let mut set: Document = ["step", "bell", "did"]
+    let mut set: Document = ["step", "notices", "did"]
         .iter()
         .map(|name| (format!("{field}.{name}"), Bson::String(value(name))))
         .collect();

@@ -181,7 +181,7 @@ impl DocumentStore {
         }
         let mut said = doc! { "_id": 1 };
         if let What::Leave(_) = write.what {
-            said.insert(format!("{}.bell", self.field()), 1);
+            said.insert(format!("{}.notices", self.field()), 1);
         }
         command.append(cstr!("fields"), raw(&said));
         command.append(cstr!("new"), !matches!(write.what, What::Delete));

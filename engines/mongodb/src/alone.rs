@@ -166,7 +166,7 @@ impl Writer<'_> {
             ("held", unless_fresh(bson!([seat]), bson!([]))),
             ("waiting", bson!([])),
             ("of", one("of")),
-            ("quiet", self.ends()),
+            ("next_expiry", self.ends()),
             ("key", bson!({ "$ifNull": [self.value("key"), self.value("ask.key")] })),
             ("reap", self.reap_alone(&[is_late_enough(), is_soon_enough()])),
             ("ask", bson!("$$REMOVE")),
@@ -217,7 +217,7 @@ impl Writer<'_> {
         Plan {
             expects: raw(&expects),
             sets: raw(&sets),
-            stages: vec![raw(&self.count_woken()), raw(&serve)],
+            stages: vec![raw(&self.count_newly_served()), raw(&serve)],
         }
     }
 
@@ -238,9 +238,9 @@ impl Writer<'_> {
         let step = bson!({ "$add": [{ "$ifNull": [self.value("step"), 0_i64] }, 1_i64] });
         let did: Vec<i64> = did.into_iter().collect();
         self.fields([
-            ("bell", bson!("")),
+            ("notices", bson!("")),
             ("did", bson!(did)),
-            ("woken", bson!(0_i64)),
+            ("newly_served", bson!(0_i64)),
             ("step", step),
         ])
     }
@@ -261,7 +261,7 @@ impl Writer<'_> {
 
     /// Whether no ticket's life has ended.
     fn is_calm(&self) -> Bson {
-        bson!({ "$gt": [self.value("quiet"), self.now()] })
+        bson!({ "$gt": [self.value("next_expiry"), self.now()] })
     }
 }
 

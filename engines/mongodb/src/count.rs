@@ -52,7 +52,7 @@ impl Count {
         };
         let is_readable = bson!({ "$and": [is_kept, times, number("$step")] });
         let value = bson!({ "$cond": [is_readable, "$value", refuse_number("$value")] });
-        let clock = doc! { "$set": { "value": value, "at": now, "step": step, "bell": "" } };
+        let clock = doc! { "$set": { "value": value, "at": now, "step": step, "notices": "" } };
         let runs = bson!({ "$gt": ["$ends", "$at"] });
         let before = if is_windowed {
             let per = bson!({ "$ifNull": ["$per", "$ask.per"] });

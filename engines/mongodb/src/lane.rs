@@ -291,8 +291,8 @@ impl BatchSender {
     /// Delivers the letters in an answer to tickets of this client, which need no change stream
     /// then.
     fn deliver(&self, answer: Option<&Document>) {
-        if let Some(bell) = answer.and_then(|answer| answer.get_str("bell").ok()) {
-            letter::deliver(&self.posts.mail, &self.posts.inbox, bell);
+        if let Some(notices) = answer.and_then(|answer| answer.get_str("notices").ok()) {
+            letter::deliver(&self.posts.mail, &self.posts.inbox, notices);
         }
     }
 

@@ -9,10 +9,10 @@
 //! | `last` | the last number that was given |
 //! | `made` | the name of a [fresh](crate::fresh) record, in which no number was given yet |
 //! | `at` | the server's clock at the last step, in milliseconds; it never goes back |
-//! | `quiet` | a time before which no ticket's life ends |
+//! | `next_expiry` | a time before which no ticket's life ends |
 //! | `step` | the number of steps; it makes every step a write, which only a server that is the primary can confirm |
-//! | `bell` | the letters that the last step wrote, for the clients whose inboxes are named in them |
-//! | `did`, `woken`, `bytes` | of the last step: the outcomes of its leaves and joins, the number of tickets that it served, and the document's length before it |
+//! | `notices` | the letters that the last step wrote, for the clients whose inboxes are named in them |
+//! | `did`, `newly_served`, `bytes` | of the last step: the outcomes of its leaves and joins, the number of tickets that it served, and the document's length before it |
 //! | `reap` | the time at which the TTL index may delete the record, long after the last ticket's life; with `true` beside it while a ticket may stand in the line |
 //!
 //! A ticket has the fields `id`, `n` (its number), `ends`, `take`, `told`, `inbox`, `ttl_us`,
@@ -123,7 +123,7 @@ impl Writer<'_> {
         if mixture.joins {
             stages.extend(self.join());
         }
-        stages.extend([self.count_woken(), self.serve()]);
+        stages.extend([self.count_newly_served(), self.serve()]);
         stages.iter().map(raw).collect()
     }
 
@@ -156,7 +156,7 @@ impl Writer<'_> {
 
     /// Whether a ticket's life may have ended.
     fn is_late(&self) -> Bson {
-        bson!({ "$lte": [self.value("quiet"), self.value("at")] })
+        bson!({ "$lte": [self.value("next_expiry"), self.value("at")] })
     }
 
     fn open(&self) -> Document {
@@ -188,18 +188,18 @@ impl Writer<'_> {
         };
         let all = bson!({ "$concatArrays": [self.value("held"), self.value("waiting")] });
         let gone = bson!({ "$filter": { "input": all, "as": "this", "cond": { "$not": [lives.clone()] } } });
-        let bell = bson!({ "$cond": [self.is_late(), letters(&gone, "O"), ""] });
+        let notices = bson!({ "$cond": [self.is_late(), letters(&gone, "O"), ""] });
         self.set([
             ("held", living("held")),
             ("waiting", living("waiting")),
-            ("bell", bell),
+            ("notices", notices),
             ("did", bson!([])),
         ])
     }
 
     /// Counts the waiting tickets that are served now: the first ones, for as long as they fit.
     /// Mostly it is none or one.
-    pub(crate) fn count_woken(&self) -> Document {
+    pub(crate) fn count_newly_served(&self) -> Document {
         let take_of = |at: i64| {
             let take = bson!({ "$arrayElemAt": [self.value("waiting.take"), at] });
             bson!({ "$ifNull": [take, ALL] })
@@ -220,7 +220,7 @@ impl Writer<'_> {
             } } },
             "in": "$$all.n",
         } });
-        let woken = bson!({ "$let": { "vars": { "room": room }, "in": { "$switch": {
+        let newly_served = bson!({ "$let": { "vars": { "room": room }, "in": { "$switch": {
             "branches": [
                 { "case": { "$eq": [self.size("waiting"), 0_i64] }, "then": 0_i64 },
                 { "case": is_more(take_of(0)), "then": 0_i64 },
@@ -228,22 +228,22 @@ impl Writer<'_> {
             ],
             "default": count,
         } } } });
-        self.set([("woken", woken)])
+        self.set([("newly_served", newly_served)])
     }
 
     /// Serves the tickets that were counted, and writes their letters.
     pub(crate) fn next_served(&self) -> Document {
-        let nobody = bson!({ "$eq": [self.value("woken"), 0_i64] });
-        let woken = bson!({ "$slice": [self.value("waiting"), self.value("woken")] });
-        let others = bson!({ "$slice": [self.value("waiting"), self.value("woken"), ALL] });
+        let nobody = bson!({ "$eq": [self.value("newly_served"), 0_i64] });
+        let newly_served = bson!({ "$slice": [self.value("waiting"), self.value("newly_served")] });
+        let others = bson!({ "$slice": [self.value("waiting"), self.value("newly_served"), ALL] });
         let unless_nobody = |field: &str, other: Bson| bson!({ "$cond": [nobody.clone(), self.value(field), other] });
-        let held = bson!({ "$concatArrays": [self.value("held"), woken.clone()] });
-        let bell = bson!({ "$concat": [self.value("bell"), letters(&woken, "S")] });
+        let held = bson!({ "$concatArrays": [self.value("held"), newly_served.clone()] });
+        let notices = bson!({ "$concat": [self.value("notices"), letters(&newly_served, "S")] });
         let held = unless_nobody("held", held);
         self.fields([
             ("held", Self::held_by_readable(&held)),
             ("waiting", unless_nobody("waiting", others)),
-            ("bell", unless_nobody("bell", bell)),
+            ("notices", unless_nobody("notices", notices)),
         ])
     }
 
@@ -254,7 +254,10 @@ impl Writer<'_> {
         let first_end = bson!({ "$max": [0_i64, first_end] });
         let mut fields = self.next_served();
         fields.extend(self.fields([
-            ("quiet", bson!({ "$cond": [self.is_late(), first_end, self.value("quiet")] })),
+            (
+                "next_expiry",
+                bson!({ "$cond": [self.is_late(), first_end, self.value("next_expiry")] }),
+            ),
             ("reap", self.reap()),
             ("ask", bson!("$$REMOVE")),
         ]));

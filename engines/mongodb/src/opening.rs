@@ -105,8 +105,8 @@ async fn validated_records(calls: &Calls, found: &Document) -> Result<Option<Str
 fn records() -> [Document; 2] {
     let date = DateTime::from_millis(0);
     let record = doc! {
-        "_id": "v1.0", "key": "key", "of": 1_i64, "held": [], "waiting": [], "at": 0_i64, "quiet": 0_i64, "step": 1_i64,
-        "bell": "", "did": [], "woken": 0_i64, "bytes": 100_i32, "reap": [date, true],
+        "_id": "v1.0", "key": "key", "of": 1_i64, "held": [], "waiting": [], "at": 0_i64, "next_expiry": 0_i64, "step": 1_i64,
+        "notices": "", "did": [], "newly_served": 0_i64, "bytes": 100_i32, "reap": [date, true],
     };
     let seat = bson!({
         "id": "0", "n": 1_i64, "ends": 0_i64, "take": 1_i64, "told": false, "inbox": "0", "ttl_us": 1_i64, "owner": "", "note": "",

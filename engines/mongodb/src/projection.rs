@@ -72,7 +72,7 @@ impl Projections {
         let map = (!ids.is_empty())
             .then(|| rawdoc! { "input": ids, "as": "id", "in": self.place.clone() });
         let what = [
-            ("bell", mixture.leaves),
+            ("notices", mixture.leaves),
             ("did", mixture.leaves || mixture.joins),
             ("of", mixture.joins),
             ("last", mixture.joins),
@@ -89,7 +89,7 @@ impl Projections {
         }
         for field in what {
             match field {
-                "bell" => fields.append(cstr!("bell"), 1),
+                "notices" => fields.append(cstr!("notices"), 1),
                 "did" => fields.append(cstr!("did"), 1),
                 "of" => fields.append(cstr!("of"), 1),
                 "made" => fields.append(cstr!("made"), 1),
@@ -111,7 +111,7 @@ impl Projections {
             said.insert("places", doc! { "$map": map });
         }
         for field in what {
-            let at_root = matches!(field, "bell" | "did");
+            let at_root = matches!(field, "notices" | "did");
             let value = if at_root { self.lens.said(field) } else { self.lens.seen(field) };
             said.insert(field, value);
         }
@@ -183,7 +183,7 @@ impl Projections {
     /// Returns the projection for the only ticket served, which leaves: the letters to the next
     /// ones.
     pub(crate) fn of_leave_alone(&self) -> RawDocumentBuf {
-        raw(&doc! { "_id": 0, self.lens.name("bell"): 1 })
+        raw(&doc! { "_id": 0, self.lens.name("notices"): 1 })
     }
 
     /// Splits an answer into its two parts.

@@ -52,7 +52,7 @@ impl Writer<'_> {
     pub(crate) fn is_readable(&self) -> Bson {
         let array = |name: &str| bson!({ "$in": [{ "$type": self.value(name) }, ["missing", "null", "array"]] });
         // Each expression is written once: the server parses a pipeline anew for each command.
-        let numbers = ["last", "at", "quiet", "of", "step"].map(|name| self.value(name));
+        let numbers = ["last", "at", "next_expiry", "of", "step"].map(|name| self.value(name));
         let numbers =
             bson!({ "$map": { "input": numbers.to_vec(), "as": "n", "in": number("$$n") } });
         bson!({ "$and": [array("held"), array("waiting"), { "$allElementsTrue": [numbers] }] })

@@ -45,14 +45,14 @@ impl Stream {
 
 /// Returns the filter for the changes of records that carry letters for this inbox.
 pub(crate) fn letters_in_records(inbox: &str) -> Wants {
-    let (delta, whole) = ("updateDescription.updatedFields.bell", "fullDocument.bell");
+    let (delta, whole) = ("updateDescription.updatedFields.notices", "fullDocument.notices");
     let letter = |kind: &str, at: &str| doc! { "operationType": kind, at: { "$regex": inbox } };
-    let bell = bson!({ "$ifNull": [format!("${delta}"), format!("${whole}")] });
+    let notices = bson!({ "$ifNull": [format!("${delta}"), format!("${whole}")] });
     Wants {
         computed: Document::new(),
         // A new record has no letters.
         cases: vec![letter("update", delta), letter("replace", whole)],
-        sent: doc! { "bell": bell },
+        sent: doc! { "notices": notices },
     }
 }
 
@@ -81,10 +81,10 @@ impl Consumer for Letters {
     }
 
     fn take(&self, change: &RawDocumentBuf) {
-        if let Ok(bell) = change.get_str("bell")
-            && bell.contains(&self.inbox)
+        if let Ok(notices) = change.get_str("notices")
+            && notices.contains(&self.inbox)
         {
-            letter::deliver(&self.mail, &self.inbox, bell);
+            letter::deliver(&self.mail, &self.inbox, notices);
         }
     }
 

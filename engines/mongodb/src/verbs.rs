@@ -84,7 +84,7 @@ impl Writer<'_> {
             self.set([("held", left("held")), ("waiting", left("waiting"))]),
             self.set([
                 ("did", self.value("ask.found.did")),
-                ("bell", bson!({ "$concat": [self.value("bell"), self.letters_of_leave()] })),
+                ("notices", bson!({ "$concat": [self.value("notices"), self.letters_of_leave()] })),
             ]),
         ]
     }
@@ -153,7 +153,10 @@ impl Writer<'_> {
                 ("made", made),
                 ("of", self.value("ask.joined.of")),
                 ("key", bson!({ "$ifNull": [self.value("key"), self.value("ask.key")] })),
-                ("quiet", bson!({ "$min": [self.value("quiet"), ends("held"), ends("waiting")] })),
+                (
+                    "next_expiry",
+                    bson!({ "$min": [self.value("next_expiry"), ends("held"), ends("waiting")] }),
+                ),
             ]),
         ]
     }
