@@ -2,20 +2,20 @@
 
 use mongodb::bson::{Bson, Document, RawDocumentBuf, doc, rawdoc};
 use tenure_core::{Error, Reason, Result};
-use tenure_mongodb::extension::{Calls, raw};
+use tenure_mongodb::extension::{CommandSender, raw};
 
 /// Number of documents in which the field of the locks is checked.
 const SAMPLE: i32 = 16;
 
 /// Refuses a collection whose documents cannot be locked. Returns warnings of settings that may
 /// refuse a lock later.
-pub(crate) async fn check(calls: &Calls, field: &str) -> Result<Vec<String>> {
-    let name = calls.collection.as_str();
+pub(crate) async fn check(commands: &CommandSender, field: &str) -> Result<Vec<String>> {
+    let name = commands.collection.as_str();
     let command = rawdoc! {
         "listCollections": 1, "filter": { "name": name }, "authorizedCollections": true,
     };
     let mut warnings = Vec::new();
-    match calls.ask(&calls.database, command).await {
+    match commands.ask(&commands.database, command).await {
         Ok(answer) => {
             if let Some(found) = described(&answer) {
                 refuse(name, found)?;
@@ -30,20 +30,20 @@ pub(crate) async fn check(calls: &Calls, field: &str) -> Result<Vec<String>> {
             "this user may not ask how the collection {name} was made: allow `listCollections`, or see that it is neither capped nor a view nor a time series, and that its validator allows the field `{field}`"
         )),
     }
-    refuse_foreign(calls, field).await?;
+    refuse_foreign(commands, field).await?;
     Ok(warnings)
 }
 
 /// Refuses a field in which documents have something other than a lock.
-async fn refuse_foreign(calls: &Calls, field: &str) -> Result<()> {
-    let name = calls.collection.as_str();
+async fn refuse_foreign(commands: &CommandSender, field: &str) -> Result<()> {
+    let name = commands.collection.as_str();
     let sample = rawdoc! {
         "aggregate": name,
         "pipeline": [{ "$limit": SAMPLE }, { "$match": foreign(field) }, { "$limit": 1 }, { "$project": { "_id": 1 } }],
         "cursor": {},
-        "maxTimeMS": calls.server_ms(),
+        "maxTimeMS": commands.server_ms(),
     };
-    match calls.ask(&calls.database, sample).await {
+    match commands.ask(&commands.database, sample).await {
         Ok(answer) if described(&answer).is_some() => Err(Error::rejected(format!(
             "documents of {name} cannot be locked: they have something else in the field `{field}`; name another one by Documents::field"
         ))),

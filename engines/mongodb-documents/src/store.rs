@@ -5,7 +5,7 @@ use std::sync::Arc;
 use mongodb::Client;
 use tenure_core::layers::AnyEngine;
 use tenure_core::{Error, Key, Place, Reason, Result, Ticket};
-use tenure_mongodb::extension::{Calls, Extension, read_url};
+use tenure_mongodb::extension::{CommandSender, Extension, read_url};
 use tenure_mongodb::{MongoStore, Settings};
 use tokio::runtime::Handle;
 
@@ -19,7 +19,7 @@ use crate::view::View;
 /// A collection of documents with locks. The runtime that it was opened in drives it.
 pub(crate) struct DocumentStore {
     pub(crate) engine: MongoStore,
-    pub(crate) calls: Arc<Calls>,
+    pub(crate) commands: Arc<CommandSender>,
     pub(crate) spots: Locations,
 }
 
@@ -45,10 +45,10 @@ impl DocumentStore {
     }
 
     async fn of(mut engine: MongoStore, documents: &Documents) -> Result<Self> {
-        let calls = engine.calls().clone();
-        engine.warn(calls.repeated(|| opening::check(&calls, &documents.field)).await?);
+        let commands = engine.commands().clone();
+        engine.warn(commands.repeated(|| opening::check(&commands, &documents.field)).await?);
         let spots = Locations::new(&documents.field, documents.filling.as_ref());
-        Ok(Self { engine, calls, spots })
+        Ok(Self { engine, commands, spots })
     }
 
     /// Renews the ticket in the line of its document.

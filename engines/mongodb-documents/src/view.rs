@@ -11,7 +11,7 @@ use tenure_core::{
     Sampler, ThisRuntime, Ticket, TicketState, WaitMode, Wake, Window,
 };
 use tenure_mongodb::MongoStore;
-use tenure_mongodb::extension::{Joined, Reads};
+use tenure_mongodb::extension::{JoinOutcome, Reads};
 use tokio::sync::oneshot;
 
 use crate::locations::{Claiming, NO_LIST, NO_NUMBERS, is_queue};
@@ -49,14 +49,14 @@ impl Layer for View {
         let spot = spots.of(ticket)?;
         let joined = self.inner().join_at(&spot, ticket, patience, self.reads.clone());
         match joined.await? {
-            Joined::In(place, document) => {
+            JoinOutcome::In(place, document) => {
                 if let Some(document) = document {
                     spots.tray.put(ticket.id, document);
                 }
                 Ok(Some(place))
             }
-            Joined::Busy => Ok(None),
-            Joined::Nowhere => Err(no_document(&self.store.calls.collection, &ticket.key)),
+            JoinOutcome::Busy => Ok(None),
+            JoinOutcome::Nowhere => Err(no_document(&self.store.commands.collection, &ticket.key)),
         }
     }
 
@@ -119,7 +119,7 @@ impl View {
         let (store, ticket, reads) = (self.store.clone(), ticket.clone(), self.reads.clone());
         let under_way = store.spots.begins_to_claim(ticket.id);
         let (told, answered) = oneshot::channel();
-        let home = store.calls.home.clone();
+        let home = store.commands.home.clone();
         home.spawn(async move {
             let claimed = store.claim(&ticket, &claiming, reads).await;
             drop(under_way);

@@ -5,7 +5,7 @@
 
 use mongodb::bson::{Bson, Document, bson, doc};
 use tenure_core::{Error, Key, Reason, errors};
-use tenure_mongodb::extension::{Refusal, Way, may_have_line, scratch};
+use tenure_mongodb::extension::{PartStages, Refusal, may_have_line, scratch};
 
 use crate::path::{Path, Step};
 
@@ -13,7 +13,7 @@ use crate::path::{Path, Step};
 const FOREIGN: i64 = -1;
 
 /// Returns how a part of a document is found, whose line is in this field of the part.
-pub(crate) fn way(field: &str, path: &Path) -> Way {
+pub(crate) fn way(field: &str, path: &Path) -> PartStages {
     let (parts, work) = (parts("", path.steps(), 0), scratch(field));
     let part = part(path);
     let (line, size) = (format!("$part.{field}"), doc! { "$size": "$$parts" });
@@ -35,7 +35,7 @@ pub(crate) fn way(field: &str, path: &Path) -> Way {
     } });
     let mut out = Document::new();
     out.insert(&work, known);
-    Way {
+    PartStages {
         place: path.names(),
         part,
         out: vec![doc! { "$set": out }],

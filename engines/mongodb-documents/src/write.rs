@@ -106,14 +106,14 @@ impl DocumentStore {
         let (mut tries, mut backoff) = (0, Backoff::new(RETRY_PAUSE, Duration::MAX));
         let _turn = self.engine.turn(&spot).await;
         loop {
-            let unknown = match self.calls.write(self.command(write)?).await {
+            let unknown = match self.commands.write(self.command(write)?).await {
                 Ok(answer) if is_found(&answer) => return self.is_made(write, &answer),
                 Ok(_) if tries == 0 => return Ok(Done::No),
                 Ok(_) => return self.was_made(write).await,
                 Err(error) if error.is_retryable() && tries < RETRIES => error,
                 Err(error) => {
                     let key = write.holding.named.key()?;
-                    return Err(self.calls.in_line(error, &spot, &key));
+                    return Err(self.commands.in_line(error, &spot, &key));
                 }
             };
             tracing::debug!(%unknown, "a write under a lock is sent again");
@@ -140,9 +140,9 @@ impl DocumentStore {
         command.append(cstr!("update"), raw_array(&[stage]));
         command.append(cstr!("new"), true);
         command.append(cstr!("fields"), spot.kit().answers().document(&reads));
-        let answer = self.calls.write(command).await;
+        let answer = self.commands.write(command).await;
         let key = holding.named.key()?;
-        let mut answer = answer.map_err(|error| self.calls.in_line(error, &spot, &key))?;
+        let mut answer = answer.map_err(|error| self.commands.in_line(error, &spot, &key))?;
         let Some(Bson::Document(found)) = answer.remove("value") else { return Ok(None) };
         Ok(spot.kit().answers().open(found).document)
     }
@@ -228,7 +228,7 @@ impl DocumentStore {
         command.append(cstr!("update"), raw(&doc! { "$inc": next }));
         command.append(cstr!("fields"), rawdoc! { "_id": 1 });
         let made = match write.what {
-            What::Change(_) => self.calls.write(command).await?,
+            What::Change(_) => self.commands.write(command).await?,
             What::Delete if !self.is_there(write).await? => {
                 return self.is_made(write, &Document::new());
             }
@@ -251,14 +251,14 @@ impl DocumentStore {
         let mut next = Document::new();
         next.insert(format!("{}.step", self.field()), 1_i64);
         command.append(cstr!("update"), raw(&doc! { "$inc": next }));
-        Ok(is_found(&self.calls.write(command).await?))
+        Ok(is_found(&self.commands.write(command).await?))
     }
 
     /// Returns whether the document exists. It is checked by a write, which only the primary can
     /// confirm.
     async fn is_there(&self, write: &Write) -> Result<bool> {
         let named = write.holding.named.filter();
-        Ok(is_found(&self.calls.write(self.touch(&named)).await?))
+        Ok(is_found(&self.commands.write(self.touch(&named)).await?))
     }
 
     /// Returns the document, if this ticket was the last one that left it with a change.
@@ -266,7 +266,7 @@ impl DocumentStore {
         let field = self.field();
         let mut query = write.holding.named.filter();
         query.insert(format!("{field}.by"), write.holding.id.to_string());
-        self.calls.write(self.touch(&query)).await
+        self.commands.write(self.touch(&query)).await
     }
 
     /// Returns a command that only finds a document and increments its step.
@@ -278,9 +278,9 @@ impl DocumentStore {
 
     /// Returns a command that changes the first document that matches, and answers its `_id`.
     pub(crate) fn change_by(&self, query: &Document, update: &Document) -> RawDocumentBuf {
-        let time = self.calls.server_ms();
+        let time = self.commands.server_ms();
         rawdoc! {
-            "findAndModify": self.calls.collection.as_str(),
+            "findAndModify": self.commands.collection.as_str(),
             "query": raw(query),
             "update": raw(update),
             "fields": { "_id": 1 },
@@ -300,9 +300,9 @@ impl DocumentStore {
         let mut query = holding.named.filter();
         query.insert("$expr", doc! { "$and": holds });
         query.extend(only);
-        let time = self.calls.server_ms();
+        let time = self.commands.server_ms();
         rawdoc! {
-            "findAndModify": self.calls.collection.as_str(),
+            "findAndModify": self.commands.collection.as_str(),
             "query": raw(&query),
             "writeConcern": { "w": "majority", "j": true, "wtimeout": time },
             "maxTimeMS": time,
@@ -340,7 +340,7 @@ fn is_found(answer: &Document) -> bool {
     matches!(answer.get("value"), Some(Bson::Document(_)))
 }
 
-fn raw_array(documents: &[Document]) -> RawArrayBuf {
+pub(crate) fn raw_array(documents: &[Document]) -> RawArrayBuf {
     let mut array = RawArrayBuf::new();
     for document in documents {
         array.push(raw(document));

@@ -21,7 +21,7 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
-use crate::call::Calls;
+use crate::command::CommandSender;
 use crate::trouble;
 
 /// Time that the stream stays open after its last consumer stopped listening.
@@ -118,25 +118,25 @@ impl Wants {
 
 /// The feed of a store.
 #[derive(Clone)]
-pub struct Feed(Arc<Shared>);
+pub struct Feed(Arc<FeedInner>);
 
-struct Shared {
-    calls: Arc<Calls>,
+struct FeedInner {
+    commands: Arc<CommandSender>,
     await_time: Duration,
-    state: Mutex<State>,
+    state: Mutex<FeedState>,
     /// Notified when a consumer begins or stops to listen.
     changed: Notify,
 }
 
 #[derive(Default)]
-struct State {
-    consumers: Vec<Entry>,
+struct FeedState {
+    consumers: Vec<FeedConsumer>,
     task: Option<AbortHandle>,
     /// The error with which the server refuses the stream.
     refusal: Option<tenure_core::Error>,
 }
 
-struct Entry {
+struct FeedConsumer {
     consumer: Arc<dyn Consumer>,
     wants: Wants,
     /// The number of its [`Listening`]s.
@@ -148,7 +148,7 @@ struct Entry {
 
 /// A consumer that listens. Dropping this ends the listening.
 pub struct Listening {
-    feed: Arc<Shared>,
+    feed: Arc<FeedInner>,
     consumer: Arc<dyn Consumer>,
 }
 
@@ -168,10 +168,10 @@ impl Drop for Listening {
 
 impl Feed {
     /// Returns the feed of a collection. `is_own`: the client belongs to the store.
-    pub(crate) fn new(calls: Arc<Calls>, is_own: bool) -> Self {
+    pub(crate) fn new(commands: Arc<CommandSender>, is_own: bool) -> Self {
         let await_time = if is_own { AWAIT } else { AWAIT_BORROWED };
-        Self(Arc::new(Shared {
-            calls,
+        Self(Arc::new(FeedInner {
+            commands,
             await_time,
             state: Mutex::default(),
             changed: Notify::new(),
@@ -189,7 +189,7 @@ impl Feed {
                 consumer.failed(refusal, true);
             }
             let (consumer, wants) = (consumer.clone(), wants());
-            state.consumers.push(Entry {
+            state.consumers.push(FeedConsumer {
                 consumer,
                 wants,
                 listening: 1,
@@ -199,7 +199,7 @@ impl Feed {
             self.0.changed.notify_one();
         }
         if state.task.is_none() {
-            let task = self.0.calls.home.spawn(run(self.0.clone()));
+            let task = self.0.commands.home.spawn(run(self.0.clone()));
             state.task = Some(task.abort_handle());
         }
         Listening { feed: self.0.clone(), consumer }
@@ -229,13 +229,13 @@ enum Ended {
 }
 
 /// Reads the stream while it has consumers.
-async fn run(feed: Arc<Shared>) {
+async fn run(feed: Arc<FeedInner>) {
     let (mut token, mut backoff) = (None, Backoff::new(PAUSE_FIRST, PAUSE_MAX));
     while let Some(wants) = feed.wants() {
         // The driver sets no deadline of its own, and a connection may go silent without an end.
         let opened = timeout(feed.slack(), feed.open(&wants, token.clone())).await;
         let Ok(opened) = opened else {
-            feed.failed(trouble::late(&feed.calls.name), false);
+            feed.failed(trouble::late(&feed.commands.servers), false);
             feed.rest(&mut backoff).await;
             continue;
         };
@@ -253,7 +253,7 @@ async fn run(feed: Arc<Shared>) {
                 }
             }
             Err(error) => {
-                let told = trouble::error(&feed.calls.name, &error);
+                let told = trouble::error(&feed.commands.servers, &error);
                 // A resume token that the server refuses must not keep the stream closed.
                 let is_token = token.is_some();
                 token = token.filter(|_| told.is_retryable() && !is_lost(&error));
@@ -269,7 +269,7 @@ async fn run(feed: Arc<Shared>) {
     }
 }
 
-impl Shared {
+impl FeedInner {
     /// Returns the union of all wants. `None`: there are no consumers, and the task ends.
     fn wants(&self) -> Option<Wants> {
         let mut state = self.state();
@@ -288,7 +288,7 @@ impl Shared {
     /// Returns how late an answer of the stream may be. A slow server must not look like a dead
     /// connection.
     fn slack(&self) -> Duration {
-        self.calls.timeout.max(SLACK_MIN)
+        self.commands.timeout.max(SLACK_MIN)
     }
 
     /// Sleeps before the next attempt.
@@ -304,7 +304,7 @@ impl Shared {
         wants: &Wants,
         token: Option<ResumeToken>,
     ) -> Result<ChangeStream<RawDocumentBuf>, Error> {
-        let records = self.calls.database.collection::<Document>(&self.calls.collection);
+        let records = self.commands.database.collection::<Document>(&self.commands.collection);
         let primary = SelectionCriteria::ReadPreference(ReadPreference::Primary);
         let watch = records.watch().pipeline(wants.pipeline()).max_await_time(self.await_time);
         // A change stream does not take every read concern that a client may have.
@@ -430,12 +430,12 @@ impl Shared {
         None
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, FeedState> {
         self.state.lock()
     }
 }
 
-impl State {
+impl FeedState {
     fn remove_idle(&mut self) {
         let now = Instant::now();
         self.consumers.retain(|entry| {

@@ -1,4 +1,4 @@
-//! A spot: the place of one line. It has the document, the place in it, and the stages that are
+//! A location: the place of one line. It has the document, the place in it, and the stages that are
 //! built for that place.
 
 use std::sync::Arc;
@@ -6,7 +6,6 @@ use std::sync::Arc;
 use mongodb::bson::{Document, RawBson, RawDocumentBuf, rawdoc};
 use tenure_core::Key;
 
-use crate::alone::Uncontended;
 use crate::field_prefix::{FieldPrefix, Refusal};
 use crate::line::{Steps, VerbSet, c_string, raw, record};
 use crate::projection::Projections;
@@ -19,8 +18,6 @@ pub struct CompiledPipelines {
     out: Vec<RawDocumentBuf>,
     steps: Arc<Steps>,
     back: Vec<RawDocumentBuf>,
-    /// The short verbs. A part has none.
-    pub(crate) alone: Option<Uncontended>,
     pub(crate) answers: Projections,
     /// Reasons for which no ticket joins a line in this place.
     pub(crate) refusals: Vec<Refusal>,
@@ -35,10 +32,14 @@ impl CompiledPipelines {
     /// The same with steps that were built for another place, and are equal there.
     pub fn with_steps(lens: &FieldPrefix, steps: Arc<Steps>) -> Self {
         let raw = |stages: &[Document]| stages.iter().map(raw).collect();
-        let (out, back) = (raw(&lens.out), raw(&lens.back));
-        let alone = lens.part_found().is_none().then(|| Uncontended::new(lens));
-        let (place, refusals) = (lens.place.clone(), lens.refusals.clone());
-        Self { place, out, steps, back, alone, answers: Projections::new(lens), refusals }
+        Self {
+            place: lens.place.clone(),
+            out: raw(&lens.out),
+            steps,
+            back: raw(&lens.back),
+            answers: Projections::new(lens),
+            refusals: lens.refusals.clone(),
+        }
     }
 
     /// Returns the projections.
@@ -46,9 +47,15 @@ impl CompiledPipelines {
         &self.answers
     }
 
-    /// Returns the stages of a mixture of verbs, after the first stage.
-    pub(crate) fn stages(&self, mixture: VerbSet) -> [&[RawDocumentBuf]; 3] {
-        [&self.out, self.steps.of(mixture), &self.back]
+    /// Returns the stages of these verbs, after the first stage.
+    pub(crate) fn stages(&self, verbs: VerbSet) -> Vec<&[RawDocumentBuf]> {
+        let (out, back) = ([self.out.as_slice()], [self.back.as_slice()]);
+        out.into_iter().chain(self.steps.of(verbs)).chain(back).collect()
+    }
+
+    /// Returns whether the line lives in a part of a document, which may have several lines.
+    pub(crate) fn is_of_part(&self) -> bool {
+        !self.out.is_empty()
     }
 }
 
@@ -101,11 +108,6 @@ impl Location {
     /// Returns the stages and projections of this place.
     pub fn kit(&self) -> &CompiledPipelines {
         &self.kit
-    }
-
-    /// Returns whether the line has a record of its own.
-    pub(crate) fn is_record(&self) -> bool {
-        self.line.is_none()
     }
 
     /// Returns the name of the line. At most one command per line is in flight.

@@ -1,4 +1,4 @@
-//! Onlookers: the events of one line, or of all lines. They are read from a change stream for as
+//! FollowedLines: the events of one line, or of all lines. They are read from a change stream for as
 //! long as an onlooker asks for them.
 
 use std::collections::HashMap;
@@ -15,7 +15,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::call::Calls;
+use crate::command::CommandSender;
 use crate::feed::{Consumer, Feed, Wants};
 use crate::line::record;
 use crate::mirror::{FIELDS, Mirror, NAME};
@@ -37,24 +37,24 @@ const NUMBERS: [&str; 2] = [":n", ":c"];
 const CURSORS: u64 = 1 << 40;
 
 /// The lines that one client's onlookers follow.
-pub(crate) struct Onlookers {
-    calls: Arc<Calls>,
+pub(crate) struct FollowedLines {
+    commands: Arc<CommandSender>,
     feed: Feed,
     /// `None`: all lines.
-    followed: Mutex<HashMap<Option<Key>, Arc<Following>>>,
+    followed: Mutex<HashMap<Option<Key>, Arc<FollowedLine>>>,
     streams: AtomicU64,
 }
 
 /// The recent events of a line, or of all lines.
-struct Following {
-    calls: Arc<Calls>,
+struct FollowedLine {
+    commands: Arc<CommandSender>,
     key: Option<Key>,
     first_cursor: u64,
-    past: Mutex<Past>,
+    past: Mutex<LineHistory>,
     news: Notify,
 }
 
-struct Past {
+struct LineHistory {
     journal: Journal,
     mirror: Mirror,
     is_open: bool,
@@ -64,16 +64,16 @@ struct Past {
     task: Option<AbortHandle>,
 }
 
-impl Onlookers {
-    pub(crate) fn new(calls: Arc<Calls>, feed: Feed) -> Self {
-        Self { calls, feed, followed: Mutex::default(), streams: AtomicU64::new(0) }
+impl FollowedLines {
+    pub(crate) fn new(commands: Arc<CommandSender>, feed: Feed) -> Self {
+        Self { commands, feed, followed: Mutex::default(), streams: AtomicU64::new(0) }
     }
 
     /// Returns the answer to [`Engine::events`](tenure_core::Engine::events).
     pub(crate) async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<EventBatch> {
         let following = self.following(scope)?;
-        let opened = timeout(self.calls.timeout, following.opened());
-        opened.await.map_err(|_| trouble::late(&self.calls.name))??;
+        let opened = timeout(self.commands.timeout, following.opened());
+        opened.await.map_err(|_| trouble::late(&self.commands.servers))??;
         following.since(scope, after).await
     }
 
@@ -84,7 +84,7 @@ impl Onlookers {
         }
     }
 
-    fn following(&self, scope: &Scope) -> Result<Arc<Following>> {
+    fn following(&self, scope: &Scope) -> Result<Arc<FollowedLine>> {
         let key = match scope {
             Scope::Key(key) => Some(key.clone()),
             Scope::Prefix(_) => None,
@@ -100,27 +100,33 @@ impl Onlookers {
             )));
         }
         let first_cursor = self.streams.fetch_add(1, Ordering::Relaxed) * CURSORS;
-        let following = Following::begin(self.calls.clone(), &self.feed, key.clone(), first_cursor);
+        let following =
+            FollowedLine::begin(self.commands.clone(), &self.feed, key.clone(), first_cursor);
         followed.insert(key, following.clone());
         Ok(following)
     }
 
-    fn followed(&self) -> MutexGuard<'_, HashMap<Option<Key>, Arc<Following>>> {
+    fn followed(&self) -> MutexGuard<'_, HashMap<Option<Key>, Arc<FollowedLine>>> {
         self.followed.lock()
     }
 }
 
-impl Drop for Onlookers {
+impl Drop for FollowedLines {
     fn drop(&mut self) {
         self.stop();
     }
 }
 
-impl Following {
-    fn begin(calls: Arc<Calls>, feed: &Feed, key: Option<Key>, first_cursor: u64) -> Arc<Self> {
+impl FollowedLine {
+    fn begin(
+        commands: Arc<CommandSender>,
+        feed: &Feed,
+        key: Option<Key>,
+        first_cursor: u64,
+    ) -> Arc<Self> {
         let mut journal = Journal::default();
         journal.keep();
-        let past = Past {
+        let past = LineHistory {
             journal,
             mirror: Mirror::default(),
             is_open: false,
@@ -129,16 +135,16 @@ impl Following {
             task: None,
         };
         let (past, news) = (Mutex::new(past), Notify::new());
-        let following = Arc::new(Self { calls, key, first_cursor, past, news });
+        let following = Arc::new(Self { commands, key, first_cursor, past, news });
         let (heard, inbox) = mpsc::channel(CHANGES_MAX);
         let missed = AtomicBool::new(false);
-        let ear = Arc::new(Ear { following: following.clone(), heard, missed });
+        let ear = Arc::new(FeedHandler { following: following.clone(), heard, missed });
         let listening = feed.listen(ear.clone(), || wants(following.key.as_ref()));
         let follows = async move {
             ear.follow(inbox).await;
             drop(listening);
         };
-        let task = following.calls.home.spawn(follows).abort_handle();
+        let task = following.commands.home.spawn(follows).abort_handle();
         following.past().task = Some(task);
         following
     }
@@ -203,7 +209,7 @@ impl Following {
         }
     }
 
-    fn past(&self) -> MutexGuard<'_, Past> {
+    fn past(&self) -> MutexGuard<'_, LineHistory> {
         self.past.lock()
     }
 }
@@ -225,21 +231,21 @@ fn wants(key: Option<&Key>) -> Wants {
 }
 
 /// A message of the change stream to an onlooker.
-enum Heard {
+enum StreamMessage {
     Opened { goes_on: bool },
     Change(RawDocumentBuf),
 }
 
 /// Writes what is received into the journal.
-struct Ear {
-    following: Arc<Following>,
-    heard: mpsc::Sender<Heard>,
+struct FeedHandler {
+    following: Arc<FollowedLine>,
+    heard: mpsc::Sender<StreamMessage>,
     /// Whether more was received than may wait to be read.
     missed: AtomicBool,
 }
 
-impl Ear {
-    fn put(&self, heard: Heard) {
+impl FeedHandler {
+    fn put(&self, heard: StreamMessage) {
         if self.heard.try_send(heard).is_err() {
             self.missed.store(true, Ordering::Relaxed);
         }
@@ -255,14 +261,14 @@ impl Ear {
     }
 
     /// Writes the journal for as long as an onlooker asks for it.
-    async fn follow(&self, mut inbox: mpsc::Receiver<Heard>) {
+    async fn follow(&self, mut inbox: mpsc::Receiver<StreamMessage>) {
         while self.following.past().asked.elapsed() < IDLE {
             let Ok(heard) = timeout(IDLE / 4, inbox.recv()).await else { continue };
             let Some(heard) = heard else { return };
             let is_told = match heard {
                 _ if self.missed.load(Ordering::Relaxed) => false,
-                Heard::Opened { goes_on } => goes_on && self.following.goes_on(),
-                Heard::Change(change) => self.following.learn(&change).await.is_ok(),
+                StreamMessage::Opened { goes_on } => goes_on && self.following.goes_on(),
+                StreamMessage::Change(change) => self.following.learn(&change).await.is_ok(),
             };
             if is_told {
                 continue;
@@ -281,14 +287,14 @@ impl Ear {
     }
 }
 
-impl Consumer for Ear {
+impl Consumer for FeedHandler {
     fn opened(&self, goes_on: bool) {
-        self.put(Heard::Opened { goes_on });
+        self.put(StreamMessage::Opened { goes_on });
     }
 
     fn take(&self, change: &RawDocumentBuf) {
         if self.concerns(change) {
-            self.put(Heard::Change(change.clone()));
+            self.put(StreamMessage::Change(change.clone()));
         }
     }
 
@@ -299,7 +305,7 @@ impl Consumer for Ear {
     fn closed(&self) {}
 }
 
-impl Following {
+impl FollowedLine {
     /// Called if the stream was resumed where it ended. Returns whether nothing was missed, which
     /// is so if the lines were read before.
     fn goes_on(&self) -> bool {
@@ -315,7 +321,7 @@ impl Following {
     async fn read(&self) -> Result<()> {
         let all = || doc! { "reap": true };
         let lines = self.key.as_ref().map_or_else(all, |key| doc! { "_id": record(key) });
-        let records = self.calls.read(&lines, &FIELDS).await?;
+        let records = self.commands.read(&lines, &FIELDS).await?;
         let mut past = self.past();
         past.mirror = Mirror::of(records);
         if past.is_open {
@@ -329,10 +335,10 @@ impl Following {
     /// Records the events of a change.
     async fn learn(&self, change: &RawDocumentBuf) -> Result<()> {
         let change = Document::try_from(change.as_ref());
-        let change = change.map_err(|_| trouble::strange(&self.calls.name))?;
+        let change = change.map_err(|_| trouble::strange(&self.commands.servers))?;
         let stranger = self.past().mirror.stranger(&change);
         let name = match stranger {
-            Some(id) => self.calls.read(&doc! { "_id": id }, &NAME).await?,
+            Some(id) => self.commands.read(&doc! { "_id": id }, &NAME).await?,
             None => Vec::new(),
         };
         let mut past = self.past();
@@ -357,17 +363,18 @@ mod tests {
     use tokio::runtime::Handle;
 
     use super::*;
-    use crate::name::Name;
+    use crate::server_label::ServerLabel;
     use crate::settings::Settings;
 
     #[tokio::test]
     async fn an_onlooker_that_does_not_keep_up_misses_changes_and_keeps_no_more_than_fit() {
         let client = Client::with_options(ClientOptions::default()).unwrap();
         let home = Handle::current();
-        let calls = Arc::new(Calls::new(client, Name::unknown(), home, &Settings::new()));
+        let commands =
+            Arc::new(CommandSender::new(client, ServerLabel::unknown(), home, &Settings::new()));
         let key = Key::new("a").unwrap();
         let id = record(&key);
-        let past = Past {
+        let past = LineHistory {
             journal: Journal::default(),
             mirror: Mirror::default(),
             is_open: false,
@@ -376,9 +383,9 @@ mod tests {
             task: None,
         };
         let (past, news, key) = (Mutex::new(past), Notify::new(), Some(key));
-        let following = Arc::new(Following { calls, key, first_cursor: 0, past, news });
+        let following = Arc::new(FollowedLine { commands, key, first_cursor: 0, past, news });
         let (heard, mut inbox) = mpsc::channel(2);
-        let ear = Ear { following, heard, missed: AtomicBool::new(false) };
+        let ear = FeedHandler { following, heard, missed: AtomicBool::new(false) };
         let change =
             |id: &str| RawDocumentBuf::try_from(&doc! { "documentKey": { "_id": id } }).unwrap();
         for change in [change(&id), change("another line"), change(&id)] {

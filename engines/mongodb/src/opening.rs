@@ -4,22 +4,22 @@ use mongodb::bson::{DateTime, Document, RawArrayBuf, bson, doc, rawdoc};
 use tenure_core::{Error, Reason, Result};
 
 use crate::answer::whole;
-use crate::call::Calls;
+use crate::command::CommandSender;
 use crate::line::raw;
 
 /// Refuses a collection that cannot keep locks. Returns warnings of settings that may refuse a lock
 /// later.
-pub(crate) async fn check(calls: &Calls) -> Result<Vec<String>> {
-    let name = calls.collection.as_str();
+pub(crate) async fn check(commands: &CommandSender) -> Result<Vec<String>> {
+    let name = commands.collection.as_str();
     let command = rawdoc! {
         "listCollections": 1, "filter": { "name": name }, "authorizedCollections": true,
     };
-    match calls.ask(&calls.database, command).await {
+    match commands.ask(&commands.database, command).await {
         Ok(answer) => match described(&answer) {
             None => Ok(Vec::new()),
             Some(found) => {
                 refuse(name, found)?;
-                Ok(validated_records(calls, found).await?.into_iter().collect())
+                Ok(validated_records(commands, found).await?.into_iter().collect())
             }
         },
         Err(error) if error.is_retryable() || error.reason() == Some(Reason::LoginRequired) => {
@@ -59,13 +59,13 @@ fn is_strict(options: &Document) -> bool {
 }
 
 /// Refuses a validator that records do not pass.
-async fn validated_records(calls: &Calls, found: &Document) -> Result<Option<String>> {
+async fn validated_records(commands: &CommandSender, found: &Document) -> Result<Option<String>> {
     let Ok(options) = found.get_document("options") else { return Ok(None) };
     let Ok(validator) = options.get_document("validator") else { return Ok(None) };
     if !is_strict(options) {
         return Ok(None);
     }
-    let (name, records) = (calls.collection.as_str(), records());
+    let (name, records) = (commands.collection.as_str(), records());
     // This stage yields one document even if the collection is empty.
     let one = doc! { "$facet": { "none": [{ "$limit": 1 }] } };
     let stages = [
@@ -82,9 +82,9 @@ async fn validated_records(calls: &Calls, found: &Document) -> Result<Option<Str
         pipeline.push(raw(stage));
     }
     let command = rawdoc! {
-        "aggregate": name, "pipeline": pipeline, "cursor": {}, "maxTimeMS": calls.server_ms(),
+        "aggregate": name, "pipeline": pipeline, "cursor": {}, "maxTimeMS": commands.server_ms(),
     };
-    let passed = match calls.ask(&calls.database, command).await {
+    let passed = match commands.ask(&commands.database, command).await {
         Ok(answer) => described(&answer).and_then(|one| whole(one, "passed")).unwrap_or(0),
         Err(error) if error.is_retryable() => return Err(error),
         Err(error) => {

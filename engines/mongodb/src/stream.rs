@@ -12,13 +12,13 @@ use crate::feed::{Consumer, Feed, Hears, Listening, Wants};
 use crate::letter;
 
 /// The letters of one client, which it receives while one of its tickets waits.
-pub(crate) struct Stream {
+pub(crate) struct NoticeStream {
     feed: Feed,
     wants: Wants,
     letters: Arc<Letters>,
 }
 
-impl Stream {
+impl NoticeStream {
     pub(crate) fn new(feed: Feed, wants: Wants, mail: Arc<Subscriptions>, inbox: String) -> Self {
         let (hears, openings) = (watch::Sender::default(), AtomicU64::new(0));
         Self { feed, wants, letters: Arc::new(Letters { mail, inbox, hears, openings }) }
