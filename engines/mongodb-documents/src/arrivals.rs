@@ -20,9 +20,9 @@ use crate::store::DocumentStore;
 const OPENING_MAX: Duration = Duration::from_secs(1);
 
 /// The notifications of one queue, while a worker listens.
-pub(crate) struct Arrivals(Source);
+pub(crate) struct Arrivals(ArrivalSource);
 
-enum Source {
+enum ArrivalSource {
     Stream { feed: Feed, ear: Arc<ArrivalHandler> },
     Memory(watch::Receiver<u64>),
 }
@@ -46,18 +46,18 @@ impl Arrivals {
             hears: watch::Sender::default(),
             rings: watch::Sender::new(0),
         };
-        Self(Source::Stream { feed: store.engine.feed().clone(), ear: Arc::new(ear) })
+        Self(ArrivalSource::Stream { feed: store.engine.feed().clone(), ear: Arc::new(ear) })
     }
 
     /// Returns the notifications of another sender.
     pub(crate) fn of(rung: watch::Receiver<u64>) -> Self {
-        Self(Source::Memory(rung))
+        Self(ArrivalSource::Memory(rung))
     }
 
     /// Listens. Returns once notifications are received, or after `OPENING_MAX`.
     pub(crate) async fn listen(&self, host: &dyn Runtime) -> Worker {
         match &self.0 {
-            Source::Stream { feed, ear } => {
+            ArrivalSource::Stream { feed, ear } => {
                 let listening = feed.listen(ear.clone(), || ear.wants());
                 let (rung, mut hears) = (ear.rings.subscribe(), ear.hears.subscribe());
                 {
@@ -67,7 +67,9 @@ impl Arrivals {
                 }
                 Worker { rung, hears: Some(hears), _listening: Some(listening) }
             }
-            Source::Memory(rung) => Worker { rung: rung.clone(), hears: None, _listening: None },
+            ArrivalSource::Memory(rung) => {
+                Worker { rung: rung.clone(), hears: None, _listening: None }
+            }
         }
     }
 }

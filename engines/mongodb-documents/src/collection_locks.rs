@@ -10,7 +10,7 @@ use crate::home::Home;
 use crate::memory::MemoryDocuments;
 use crate::settings::Documents;
 use crate::store::DocumentStore;
-use crate::view::View;
+use crate::view::DocumentView;
 
 /// State that all locks on documents of one collection share.
 pub(crate) struct CollectionLocks {
@@ -36,7 +36,11 @@ impl CollectionLocks {
     ) -> Result<Arc<Self>> {
         let host: Arc<dyn Runtime> = Arc::new(BackgroundRuntime::for_drivers());
         let reads = documents.reads.clone();
-        let view = OnRuntime::make(host.clone(), async move { Ok(View::new(store.await?, reads)) })
+        let view =
+            OnRuntime::make(
+                host.clone(),
+                async move { Ok(DocumentView::new(store.await?, reads)) },
+            )
             .await?;
         let home = Home::Mongo { store: view.inner().store.clone(), host: host.clone() };
         let locks = Locks::with_retries(view, host, RETRIES);

@@ -60,6 +60,6 @@ pub use lock::{DocumentLock, DocumentLocks};
 pub use memory::MemoryDocuments;
 pub use parts::DocumentParts;
 pub use path::Path;
-pub use queue::{Job, Queue};
+pub use queue::{ClaimedDocument, DocumentQueue};
 pub use request::Update;
 pub use settings::{Documents, FIELD_DEFAULT};

@@ -14,7 +14,7 @@ use crate::locations::Locations;
 use crate::opening;
 use crate::settings::Documents;
 use crate::text::comparable;
-use crate::view::View;
+use crate::view::DocumentView;
 
 /// A collection of documents with locks. The runtime that it was opened in drives it.
 pub(crate) struct DocumentStore {
@@ -70,7 +70,7 @@ impl Documents {
     /// As [`connect`](Self::connect).
     pub async fn engine(&self, url: &str) -> Result<AnyEngine> {
         let store = DocumentStore::connect(url, self).await?;
-        Ok(AnyEngine::new(View::new(store, self.reads.clone())))
+        Ok(AnyEngine::new(DocumentView::new(store, self.reads.clone())))
     }
 }
 

@@ -21,14 +21,14 @@ use crate::store::{DocumentStore, no_document};
 const LOOK_PAUSE: Duration = Duration::from_millis(250);
 
 /// The store of a collection, and the fields that a lock reads.
-pub(crate) struct View {
+pub(crate) struct DocumentView {
     pub(crate) store: Arc<DocumentStore>,
     reads: Reads,
     sampler: Sampler,
     host: ThisRuntime,
 }
 
-impl Layer for View {
+impl Layer for DocumentView {
     type Inner = MongoStore;
 
     fn inner(&self) -> &MongoStore {
@@ -108,7 +108,7 @@ impl Layer for View {
     }
 }
 
-impl View {
+impl DocumentView {
     pub(crate) fn new(store: DocumentStore, reads: Reads) -> Self {
         let (sampler, host) = (Sampler::new(LOOK_PAUSE), ThisRuntime::new());
         Self { store: Arc::new(store), reads, sampler, host }

@@ -10,7 +10,7 @@ use tenure_core::{Backoff, Error, Result, TicketId};
 use tenure_mongodb::extension::{Reads, raw, unless_foreign};
 use tokio::time::sleep;
 
-use crate::change::{Change, Target};
+use crate::change::{ChangeTarget, DocumentChange};
 use crate::locations::NOT_BEFORE;
 use crate::name::Named;
 use crate::request::{Act, Done, Holding, Update};
@@ -22,20 +22,20 @@ const RETRIES: u32 = 3;
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
 /// One write.
-struct Write {
+struct HolderWrite {
     holding: Holding,
     /// The number of this write of its holder, from 1.
     count: i64,
-    what: What,
+    what: WriteKind,
 }
 
-enum What {
-    Change(Change),
+enum WriteKind {
+    Change(DocumentChange),
     Delete,
     /// A change with which the ticket leaves, even if other tickets stand in the line.
     Leave(Vec<Document>),
     /// The same by operators, which applies only if no other ticket stands in the line.
-    LeaveAlone(Change),
+    LeaveAlone(DocumentChange),
 }
 
 impl DocumentStore {
@@ -58,42 +58,46 @@ impl DocumentStore {
     async fn carry_out(self: Arc<Self>, holding: Holding, count: i64, act: Act) -> Result<Done> {
         let ticket = holding.id.to_string();
         let field = self.field().to_owned();
-        let target =
-            Target { field: &field, path: &holding.named.path, ticket: &ticket, write: count };
+        let target = ChangeTarget {
+            field: &field,
+            path: &holding.named.path,
+            ticket: &ticket,
+            write: count,
+        };
         let (what, instead) = match act {
             Act::Replace(document) => {
                 let update = target.replacement(&document)?.into();
-                (What::Change(Change { update, elements: Vec::new() }), None)
+                (WriteKind::Change(DocumentChange { update, elements: Vec::new() }), None)
             }
-            Act::Delete => (What::Delete, None),
+            Act::Delete => (WriteKind::Delete, None),
             Act::PutOff(time) => {
                 let most = i64::MAX >> 8;
                 let millis = i64::try_from(time.as_millis()).unwrap_or(most).min(most);
-                (What::Leave(target.put_off(millis, NOT_BEFORE)), None)
+                (WriteKind::Leave(target.put_off(millis, NOT_BEFORE)), None)
             }
             Act::Leave(Update { by: UpdateModifications::Pipeline(stages), array_filters })
                 if array_filters.is_empty() =>
             {
-                (What::Leave(target.pipeline(&stages)?), None)
+                (WriteKind::Leave(target.pipeline(&stages)?), None)
             }
             Act::Leave(Update { by: UpdateModifications::Document(operators), array_filters })
                 if holding.named.path.is_whole() =>
             {
-                let alone = What::LeaveAlone(target.leave_alone(&operators, &array_filters)?);
+                let alone = WriteKind::LeaveAlone(target.leave_alone(&operators, &array_filters)?);
                 let change = Update::new(operators).array_filters(array_filters);
                 (alone, Some(target.change(change)?))
             }
             // The ticket of a part leaves after the change.
             Act::Update(update) | Act::Leave(update) => {
-                (What::Change(target.change(update)?), None)
+                (WriteKind::Change(target.change(update)?), None)
             }
         };
-        let write = Write { holding, count, what };
+        let write = HolderWrite { holding, count, what };
         let done = self.clone().write(&write).await?;
         match instead {
             // Another ticket waits: the change is made first, and then the release serves it.
             Some(change) if done == Done::No => {
-                self.write(&Write { what: What::Change(change), ..write }).await
+                self.write(&HolderWrite { what: WriteKind::Change(change), ..write }).await
             }
             _ => Ok(done),
         }
@@ -101,7 +105,7 @@ impl DocumentStore {
 
     /// Makes a write, and retries it if its answer was lost. The counter in the ticket shows
     /// whether it was made.
-    async fn write(self: Arc<Self>, write: &Write) -> Result<Done> {
+    async fn write(self: Arc<Self>, write: &HolderWrite) -> Result<Done> {
         let spot = self.spots.of_key(&write.holding.named.key()?)?;
         let (mut tries, mut backoff) = (0, Backoff::new(RETRY_PAUSE, Duration::MAX));
         let _turn = self.engine.turn(&spot).await;
@@ -158,18 +162,18 @@ impl DocumentStore {
         &self.spots.field
     }
 
-    fn command(&self, write: &Write) -> Result<RawDocumentBuf> {
+    fn command(&self, write: &HolderWrite) -> Result<RawDocumentBuf> {
         let only = match write.what {
-            What::LeaveAlone(_) => self.nobody_else(),
+            WriteKind::LeaveAlone(_) => self.nobody_else(),
             _ => Document::new(),
         };
         let mut command = self.under(&write.holding, vec![is_before(write.count)], only);
         match &write.what {
-            What::Delete => command.append(cstr!("remove"), true),
-            What::Leave(stages) => {
+            WriteKind::Delete => command.append(cstr!("remove"), true),
+            WriteKind::Leave(stages) => {
                 command.append(cstr!("update"), self.stages_of_leave(&write.holding, stages)?);
             }
-            What::Change(change) | What::LeaveAlone(change) => {
+            WriteKind::Change(change) | WriteKind::LeaveAlone(change) => {
                 let update = raw(&doc! { "update": change.update.clone() });
                 if let Ok(Some(update)) = update.get("update") {
                     command.append(cstr!("update"), update);
@@ -180,11 +184,11 @@ impl DocumentStore {
             }
         }
         let mut said = doc! { "_id": 1 };
-        if let What::Leave(_) = write.what {
+        if let WriteKind::Leave(_) = write.what {
             said.insert(format!("{}.notices", self.field()), 1);
         }
         command.append(cstr!("fields"), raw(&said));
-        command.append(cstr!("new"), !matches!(write.what, What::Delete));
+        command.append(cstr!("new"), !matches!(write.what, WriteKind::Delete));
         Ok(command)
     }
 
@@ -204,9 +208,9 @@ impl DocumentStore {
     }
 
     /// Records that the write was made. If the ticket left with it, it needs no other leave.
-    fn is_made(&self, write: &Write, answer: &Document) -> Result<Done> {
+    fn is_made(&self, write: &HolderWrite, answer: &Document) -> Result<Done> {
         let id = write.holding.id;
-        if !matches!(write.what, What::Change(_)) {
+        if !matches!(write.what, WriteKind::Change(_)) {
             let found = answer.get_document("value").ok();
             let said = found.and_then(|found| found.get_document(&self.spots.field).ok());
             self.spots.has_left(id);
@@ -219,7 +223,7 @@ impl DocumentStore {
 
     /// Returns whether an earlier attempt was carried out: the seat has its mark, or the document
     /// is gone.
-    async fn was_made(&self, write: &Write) -> Result<Done> {
+    async fn was_made(&self, write: &HolderWrite) -> Result<Done> {
         let made = bson!({ "$gte": ["$$held.w", write.count] });
         let step = format!("{}.step", self.field());
         let mut command = self.under(&write.holding, vec![made], Document::new());
@@ -228,13 +232,15 @@ impl DocumentStore {
         command.append(cstr!("update"), raw(&doc! { "$inc": next }));
         command.append(cstr!("fields"), rawdoc! { "_id": 1 });
         let made = match write.what {
-            What::Change(_) => self.commands.write(command).await?,
-            What::Delete if !self.is_there(write).await? => {
+            WriteKind::Change(_) => self.commands.write(command).await?,
+            WriteKind::Delete if !self.is_there(write).await? => {
                 return self.is_made(write, &Document::new());
             }
             // Another ticket has come, so this one cannot leave alone any more.
-            What::LeaveAlone(_) if self.is_unmade(write).await? => return Ok(Done::No),
-            What::Leave(_) | What::LeaveAlone(_) | What::Delete => self.last_left(write).await?,
+            WriteKind::LeaveAlone(_) if self.is_unmade(write).await? => return Ok(Done::No),
+            WriteKind::Leave(_) | WriteKind::LeaveAlone(_) | WriteKind::Delete => {
+                self.last_left(write).await?
+            }
         };
         if is_found(&made) {
             return self.is_made(write, &made);
@@ -245,7 +251,7 @@ impl DocumentStore {
     }
 
     /// Returns whether the ticket still holds, and has no mark of this write.
-    async fn is_unmade(&self, write: &Write) -> Result<bool> {
+    async fn is_unmade(&self, write: &HolderWrite) -> Result<bool> {
         let unmade = is_before(write.count);
         let mut command = self.under(&write.holding, vec![unmade], Document::new());
         let mut next = Document::new();
@@ -256,13 +262,13 @@ impl DocumentStore {
 
     /// Returns whether the document exists. It is checked by a write, which only the primary can
     /// confirm.
-    async fn is_there(&self, write: &Write) -> Result<bool> {
+    async fn is_there(&self, write: &HolderWrite) -> Result<bool> {
         let named = write.holding.named.filter();
         Ok(is_found(&self.commands.write(self.touch(&named)).await?))
     }
 
     /// Returns the document, if this ticket was the last one that left it with a change.
-    async fn last_left(&self, write: &Write) -> Result<Document> {
+    async fn last_left(&self, write: &HolderWrite) -> Result<Document> {
         let field = self.field();
         let mut query = write.holding.named.filter();
         query.insert(format!("{field}.by"), write.holding.id.to_string());

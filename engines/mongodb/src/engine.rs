@@ -46,12 +46,7 @@ impl MongoStore {
         Arc::new(Location::record(key, &self.records))
     }
 
-    async fn ask(
-        &self,
-        at: &Arc<Location>,
-        ticket: &Ticket,
-        verb: Verb,
-    ) -> Result<VerbOutcome> {
+    async fn ask(&self, at: &Arc<Location>, ticket: &Ticket, verb: Verb) -> Result<VerbOutcome> {
         self.batcher.ask(at, TicketRequest::new(ticket.clone(), verb)).await
     }
 
@@ -65,12 +60,7 @@ impl MongoStore {
     }
 
     /// Polls the line: up to every [`POLL_NEAR`] at the front, and every [`POLL_FAR`] behind.
-    async fn poll(
-        &self,
-        at: &Arc<Location>,
-        ticket: &Ticket,
-        seen: TicketState,
-    ) -> Result<Wake> {
+    async fn poll(&self, at: &Arc<Location>, ticket: &Ticket, seen: TicketState) -> Result<Wake> {
         let mut pause = POLL_FIRST;
         loop {
             sleep(jitter(pause, getrandom::u64().unwrap_or(0))).await;
@@ -99,9 +89,7 @@ impl MongoStore {
             }
             let polls = async {
                 match now {
-                    Hears::Refused => {
-                        self.poll(at, ticket, TicketState::Waiting).await.map(Some)
-                    }
+                    Hears::Refused => self.poll(at, ticket, TicketState::Waiting).await.map(Some),
                     Hears::Closed | Hears::Open(_) => pending().await,
                 }
             };
@@ -122,12 +110,7 @@ impl MongoStore {
     /// Reads the place of a ticket that may have missed letters before the stream was opened. This
     /// renews nothing. If the read fails or is dropped, the next call reads. Returns whether the
     /// ticket is to stay.
-    async fn catch_up(
-        &self,
-        at: &Arc<Location>,
-        ticket: &Ticket,
-        opening: u64,
-    ) -> Result<bool> {
+    async fn catch_up(&self, at: &Arc<Location>, ticket: &Ticket, opening: u64) -> Result<bool> {
         if !self.tickets.may_have_missed(&at.record, ticket.id, opening) {
             return Ok(true);
         }
@@ -203,11 +186,7 @@ impl MongoStore {
 
     /// Renews the ticket in the line at this place.
     #[doc(hidden)]
-    pub async fn renew_at(
-        &self,
-        at: &Arc<Location>,
-        ticket: &Ticket,
-    ) -> Result<Option<Place>> {
+    pub async fn renew_at(&self, at: &Arc<Location>, ticket: &Ticket) -> Result<Option<Place>> {
         self.mail.expect(ticket.id, ticket.ttl);
         self.tickets.enter(&at.record, ticket.id, self.stream.opening(), &self.mail);
         let renewed = self.seen(&self.ask(at, ticket, Verb::Renew).await?)?;
@@ -231,8 +210,7 @@ impl MongoStore {
         let VerbOutcome::Left(mut left) = outcome else {
             return Err(trouble::strange(&self.commands.servers));
         };
-        if left == LeaveOutcome::Absent && self.tickets.was_never_sent(&at.record, ticket.id)
-        {
+        if left == LeaveOutcome::Absent && self.tickets.was_never_sent(&at.record, ticket.id) {
             // It waited in this client and was never sent, so it cannot join later.
             left = LeaveOutcome::Waiting;
         }
@@ -256,9 +234,7 @@ impl MongoStore {
         let _glances = self.glances.at(at, ticket.id, seen);
         match seen {
             TicketState::Holding => Ok(self.mail.watch(ticket.id, seen).await),
-            TicketState::Waiting if self.facts.can_push() => {
-                Box::pin(self.wait(at, ticket)).await
-            }
+            TicketState::Waiting if self.facts.can_push() => Box::pin(self.wait(at, ticket)).await,
             TicketState::Waiting => self.told_or(ticket, self.poll(at, ticket, seen)).await,
         }
     }

@@ -27,7 +27,12 @@ pub(crate) struct Fresh {
 impl Fresh {
     /// The names of a join that knows no fresh record.
     pub(crate) fn new() -> Self {
-        Self { name: TicketId::fresh(), seen: String::new() }
+        Self::named(TicketId::fresh())
+    }
+
+    /// The same with this name for a fresh record.
+    pub(crate) fn named(name: TicketId) -> Self {
+        Self { name, seen: String::new() }
     }
 
     /// Adds both names to the arguments of a command.

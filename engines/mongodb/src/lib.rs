@@ -72,6 +72,8 @@ mod projection;
 mod readable;
 mod record_map;
 mod records;
+#[cfg(test)]
+mod rendered;
 mod request;
 mod server_label;
 mod settings;

@@ -79,11 +79,11 @@ pub(crate) struct VerbSet {
 
 /// The stages of a step for lines in one place, after the first stage.
 pub struct Steps {
-    begin: Vec<RawDocumentBuf>,
-    renew: Vec<RawDocumentBuf>,
-    leave: Vec<RawDocumentBuf>,
-    join: Vec<RawDocumentBuf>,
-    serve: Vec<RawDocumentBuf>,
+    pub(crate) begin: Vec<RawDocumentBuf>,
+    pub(crate) renew: Vec<RawDocumentBuf>,
+    pub(crate) leave: Vec<RawDocumentBuf>,
+    pub(crate) join: Vec<RawDocumentBuf>,
+    pub(crate) serve: Vec<RawDocumentBuf>,
 }
 
 impl Steps {

@@ -97,26 +97,26 @@ pub(crate) fn leave() -> [Document; 3] {
 /// leave or took out. A leave that finds no ticket may be a repeated one whose answer was lost. So
 /// its client is notified of all its served tickets.
 fn letters_of_leave() -> Bson {
-    let some = |array: &str, cond: Bson| bson!({ "$filter": { "input": array, "as": "this", "cond": cond } });
     let is_own = bson!({ "$eq": ["$$this.inbox", "$@ask.inbox"] });
-    let is_out = |soon: bool, more: Bson| {
-        bson!({ "$and": [
-            { "$in": ["$$this.did", [outcome::HOLDING, outcome::WAITING]] },
-            { "$eq": ["$$this.soon", soon] },
-            more,
-        ] })
-    };
-    let out = is_out(false, bson!({ "$not": [&is_own] }));
-    // The owner knows. The letter informs onlookers that the ticket did not leave by itself.
-    let broken = is_out(true, bson!(true));
-    let told =
-        bson!({ "$and": [{ "$eq": ["$$this.did", outcome::TOLD] }, { "$not": ["$$this.told"] }] });
+    let did = |did: i64| bson!({ "$eq": ["$$this.did", did] });
+    let sign = bson!({ "$switch": {
+        "branches": [
+            { "case": did(outcome::ABSENT), "then": "" },
+            { "case": did(outcome::TOLD), "then": { "$cond": ["$$this.told", "", "T"] } },
+            // The owner knows. The letter informs onlookers that it did not leave by itself.
+            { "case": "$$this.soon", "then": "B" },
+            { "case": &is_own, "then": "" },
+        ],
+        "default": "O",
+    } });
+    let signed = bson!({ "$map": {
+        "input": "$@ask.found", "as": "this", "in": { "$mergeObjects": ["$$this", { "sign": sign }] },
+    } });
+    let with_sign = bson!({ "$filter": { "input": signed, "as": "this", "cond": { "$ne": ["$$this.sign", ""] } } });
+    let own = bson!({ "$filter": { "input": "$@held", "as": "this", "cond": is_own } });
     let missed = bson!({ "$in": [outcome::ABSENT, "$@ask.found.did"] });
     bson!({ "$concat": [
-        letters(&some("$@ask.found", out), "O"),
-        letters(&some("$@ask.found", broken), "B"),
-        letters(&some("$@ask.found", told), "T"),
-        { "$cond": [missed, letters(&some("$@held", is_own), "S"), ""] },
+        letters(&with_sign, "$$this.sign"), { "$cond": [missed, letters(&own, "S"), ""] },
     ] })
 }
 
