@@ -23,7 +23,7 @@ const OPENING_MAX: Duration = Duration::from_secs(1);
 pub(crate) struct Arrivals(ArrivalSource);
 
 enum ArrivalSource {
-    Stream { feed: Feed, ear: Arc<ArrivalHandler> },
+    Stream { feed: Feed, handler: Arc<ArrivalHandler> },
     Memory(watch::Receiver<u64>),
 }
 
@@ -37,16 +37,19 @@ pub(crate) struct Worker {
 impl Arrivals {
     /// Returns the notifications of changes of these fields.
     pub(crate) fn new(store: &DocumentStore, fields: FilterFields) -> Self {
-        let field = store.spots.field.clone();
+        let field = store.locations.field.clone();
         let name = fields.name();
-        let ear = ArrivalHandler {
+        let handler = ArrivalHandler {
             field,
             fields,
             name,
             hears: watch::Sender::default(),
             rings: watch::Sender::new(0),
         };
-        Self(ArrivalSource::Stream { feed: store.engine.feed().clone(), ear: Arc::new(ear) })
+        Self(ArrivalSource::Stream {
+            feed: store.engine.feed().clone(),
+            handler: Arc::new(handler),
+        })
     }
 
     /// Returns the notifications of another sender.
@@ -57,9 +60,9 @@ impl Arrivals {
     /// Listens. Returns once notifications are received, or after `OPENING_MAX`.
     pub(crate) async fn listen(&self, host: &dyn Runtime) -> Worker {
         match &self.0 {
-            ArrivalSource::Stream { feed, ear } => {
-                let listening = feed.listen(ear.clone(), || ear.wants());
-                let (rung, mut hears) = (ear.rings.subscribe(), ear.hears.subscribe());
+            ArrivalSource::Stream { feed, handler } => {
+                let listening = feed.listen(handler.clone(), || handler.wants());
+                let (rung, mut hears) = (handler.rings.subscribe(), handler.hears.subscribe());
                 {
                     let opens = pin!(hears.wait_for(|hears| *hears != Hears::Closed));
                     // If the stream is late, the worker looks now, and again when it opens.

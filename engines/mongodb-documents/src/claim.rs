@@ -52,7 +52,7 @@ impl DocumentStore {
         }
         let claimed = self.claim_any(ticket, claiming, &reads).await;
         if claimed.as_ref().is_err_and(Error::is_retryable) {
-            self.spots.doubt(ticket.id, claiming);
+            self.locations.doubt(ticket.id, claiming);
         }
         claimed
     }
@@ -60,7 +60,7 @@ impl DocumentStore {
     /// Returns whether the ticket has claimed a document. If its claim was not answered, this looks
     /// for the ticket in all documents that match.
     pub(crate) async fn has_claimed(&self, ticket: &Ticket) -> Result<bool> {
-        let documents = &self.spots;
+        let documents = &self.locations;
         if documents.claimed_by(ticket.id).is_some() {
             return Ok(true);
         }
@@ -74,7 +74,7 @@ impl DocumentStore {
             self.give_back(ticket, id).await?;
             return Ok(false);
         };
-        documents.claim(ticket.id, &self.spots.of_key(&key)?);
+        documents.claim(ticket.id, &self.locations.of_key(&key)?);
         Ok(true)
     }
 
@@ -85,7 +85,7 @@ impl DocumentStore {
         claiming: &Claiming,
         reads: &Reads,
     ) -> Result<Option<Place>> {
-        let documents = &self.spots;
+        let documents = &self.locations;
         let (mut unfit, began) = (0, Instant::now());
         loop {
             let (id, why) = match self.claim_one(ticket, claiming, reads).await? {
@@ -108,7 +108,7 @@ impl DocumentStore {
         claiming: &Claiming,
         reads: &Reads,
     ) -> Result<Claimed> {
-        let passed_over = &self.spots.passed_over;
+        let passed_over = &self.locations.passed_over;
         let is_indexed = claiming.put_off.is_indexed.get_or_try_init(|| self.has_index()).await?;
         let order: &[Which] = match (is_indexed, claiming.put_off.is_due()) {
             (false, _) => &[Which::Any],
@@ -131,7 +131,7 @@ impl DocumentStore {
     /// Returns whether an index has `not_before`. If the user may not list indexes, it returns
     /// `false`.
     async fn has_index(&self) -> Result<bool> {
-        let name = format!("{}.{NOT_BEFORE}", self.spots.field);
+        let name = format!("{}.{NOT_BEFORE}", self.locations.field);
         let command = rawdoc! {
             "listIndexes": self.commands.collection.as_str(),
             "maxTimeMS": self.commands.server_ms(),
@@ -155,7 +155,7 @@ impl DocumentStore {
         which: Which,
         reads: &Reads,
     ) -> Result<Claimed> {
-        let field = &self.spots.field;
+        let field = &self.locations.field;
         filters.extend(which.free(field));
         let query = doc! { "$and": filters };
         for _ in 0..RACES_MAX {
@@ -204,8 +204,8 @@ impl DocumentStore {
         reads: &Reads,
     ) -> Result<Claimed> {
         let mut put_off = Document::new();
-        put_off.insert(format!("{}.{NOT_BEFORE}", self.spots.field), "$$REMOVE");
-        let (any, last) = (self.spots.any(&ticket.key, query), raw(&doc! { "$set": put_off }));
+        put_off.insert(format!("{}.{NOT_BEFORE}", self.locations.field), "$$REMOVE");
+        let (any, last) = (self.locations.any(&ticket.key, query), raw(&doc! { "$set": put_off }));
         let order = claiming.order.as_ref();
         let joined = self.engine.join_any(&any, ticket, last, order, reads).await?;
         let Some((place, mut document)) = joined else { return Ok(Claimed::Nothing) };
@@ -220,18 +220,18 @@ impl DocumentStore {
                 return Ok(Claimed::Unfit(id, unnamed));
             }
         };
-        let spot = self.spots.of_key(&key)?;
-        self.spots.claim(ticket.id, &spot);
-        self.engine.has_joined(&spot, ticket, &place);
+        let location = self.locations.of_key(&key)?;
+        self.locations.claim(ticket.id, &location);
+        self.engine.has_joined(&location, ticket, &place);
         if *reads != Reads::Nothing {
-            self.spots.tray.put(ticket.id, document);
+            self.locations.read_results.put(ticket.id, document);
         }
         Ok(Claimed::Yes(place))
     }
 
     /// Empties the line of a document that no lock can name: no other ticket can have joined it.
     async fn give_back(&self, ticket: &Ticket, id: &Bson) -> Result<()> {
-        let field = &self.spots.field;
+        let field = &self.locations.field;
         let mut query = doc! { "_id": { "$eq": id } };
         query.insert(format!("{field}.held.id"), ticket.id.to_string());
         let empty = doc! { "$set": { format!("{field}.held"): [] }, "$inc": { format!("{field}.step"): 1_i64 } };
@@ -246,7 +246,7 @@ impl DocumentStore {
         filter: Document,
         within: Duration,
     ) -> Result<Option<Duration>> {
-        let documents = &self.spots;
+        let documents = &self.locations;
         let field = &documents.field;
         let mut filters = documents.passed_over.left_out(&filter);
         let then = bson!({ "$add": [{ "$toLong": "$$NOW" }, millis(within)] });

@@ -27,14 +27,15 @@
 //! to the document.
 
 mod arrivals;
+mod backend;
 mod change;
 mod claim;
 mod collection_locks;
 mod filter;
 mod guard;
-mod hearing;
 mod holder;
-mod home;
+mod letters;
+
 mod locations;
 mod lock;
 mod memory;

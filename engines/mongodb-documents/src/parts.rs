@@ -176,7 +176,7 @@ impl<P: DeserializeOwned> DocumentParts<P> {
         for (part, guard) in held {
             let lock = &self.0[part];
             let named = lock.named.clone()?;
-            let guard = DocumentGuard::open(lock.shelf.clone(), named, guard, around.clone());
+            let guard = DocumentGuard::open(lock.collection.clone(), named, guard, around.clone());
             guards.push(guard.await?);
         }
         Ok(Some(guards))
@@ -186,7 +186,7 @@ impl<P: DeserializeOwned> DocumentParts<P> {
     /// itself.
     async fn is_of_others(&self, named: &Named, own: &[TicketId]) -> Result<()> {
         let Some(part) = self.0.first() else { return Ok(()) };
-        let line = part.shelf.locks.line(named.key()?).await?;
+        let line = part.collection.locks.line(named.key()?).await?;
         if line.iter().any(|ticket| own.contains(&ticket.id)) {
             return Err(Error::invalid(format!(
                 "the path `{}` finds a part that another path finds, too: name each part by the same fields",

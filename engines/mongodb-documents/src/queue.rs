@@ -66,7 +66,7 @@ const UNREADABLE_MAX: u32 = 16;
 /// A queue passes over three kinds of documents for a minute, with a warning in the log: those that
 /// cannot be locked, those that cannot be read as their type, and those whose `done` was refused.
 pub struct DocumentQueue<T> {
-    shelf: Arc<CollectionLocks>,
+    collection: Arc<CollectionLocks>,
     lock: RwLock,
     terms: Terms,
     open: Arc<OpenQueue>,
@@ -94,7 +94,7 @@ impl Terms {
 
 /// State that the clones of a queue share.
 struct OpenQueue {
-    shelf: Arc<CollectionLocks>,
+    collection: Arc<CollectionLocks>,
     key: Key,
     claiming: Claiming,
     /// Reason for which the filter is refused, if it is.
@@ -105,19 +105,19 @@ struct OpenQueue {
 }
 
 impl OpenQueue {
-    fn new(shelf: &Arc<CollectionLocks>, claiming: Claiming) -> Result<Self> {
+    fn new(collection: &Arc<CollectionLocks>, claiming: Claiming) -> Result<Self> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let key = queue_key(COUNT.fetch_add(1, Ordering::Relaxed))?;
-        shelf.home.open_queue(&key, claiming.clone());
+        collection.backend.open_queue(&key, claiming.clone());
         let (turn, waiting) = (Mutex::default(), AtomicUsize::new(0));
         let refused = filter::check(&claiming.filter).err();
-        Ok(Self { shelf: shelf.clone(), key, claiming, refused, turn, waiting })
+        Ok(Self { collection: collection.clone(), key, claiming, refused, turn, waiting })
     }
 }
 
 impl Drop for OpenQueue {
     fn drop(&mut self) {
-        self.shelf.home.close_queue(&self.key);
+        self.collection.backend.close_queue(&self.key);
     }
 }
 
@@ -128,7 +128,7 @@ impl<T> DocumentLocks<T> {
     /// `$nearSphere` as [`Invalid`](tenure_core::ErrorKind::Invalid).
     pub fn queue(&self, filter: Document) -> DocumentQueue<T> {
         DocumentQueue::new(
-            self.shelf(),
+            self.collection(),
             Claiming { filter, ..Claiming::default() },
             Terms::default(),
         )
@@ -138,22 +138,28 @@ impl<T> DocumentLocks<T> {
 impl<T> Clone for DocumentQueue<T> {
     fn clone(&self) -> Self {
         let (lock, terms, open) = (self.lock.clone(), self.terms.clone(), self.open.clone());
-        Self { shelf: self.shelf.clone(), lock, terms, open, of: std::marker::PhantomData }
+        Self {
+            collection: self.collection.clone(),
+            lock,
+            terms,
+            open,
+            of: std::marker::PhantomData,
+        }
     }
 }
 
 impl<T> DocumentQueue<T> {
-    fn new(shelf: &Arc<CollectionLocks>, claiming: Claiming, terms: Terms) -> Self {
-        let open = OpenQueue::new(shelf, claiming).expect("the locks are on documents");
-        let (lock, open) = (terms.of(shelf.locks.rwlock(&open.key)), Arc::new(open));
-        Self { shelf: shelf.clone(), lock, terms, open, of: std::marker::PhantomData }
+    fn new(collection: &Arc<CollectionLocks>, claiming: Claiming, terms: Terms) -> Self {
+        let open = OpenQueue::new(collection, claiming).expect("the locks are on documents");
+        let (lock, open) = (terms.of(collection.locks.rwlock(&open.key)), Arc::new(open));
+        Self { collection: collection.clone(), lock, terms, open, of: std::marker::PhantomData }
     }
 
     /// Sets the order, as in a `sort`. By default it is any.
     #[must_use]
     pub fn order(self, order: Document) -> Self {
         let claiming = Claiming { order: Some(order), ..self.open.claiming.clone() };
-        Self::new(&self.shelf, claiming, self.terms)
+        Self::new(&self.collection, claiming, self.terms)
     }
 
     /// Sets how long a claimed document stays claimed without a renewal, 30 s by default.
@@ -191,10 +197,10 @@ impl<T: DeserializeOwned> DocumentQueue<T> {
         let mut unreadable = 0;
         loop {
             let Some(guard) = self.lock.try_write().await? else { return Ok(None) };
-            let named = self.shelf.home.claimed_by(guard.id())?;
+            let named = self.collection.backend.claimed_by(guard.id())?;
             let named = named.ok_or_else(|| Error::lost(Loss::Broken))?;
-            let (home, rest) = (self.shelf.clone(), UNREADABLE_REST);
-            match DocumentGuard::open_or_put_off(home, named, guard, rest).await {
+            let (backend, rest) = (self.collection.clone(), UNREADABLE_REST);
+            match DocumentGuard::open_or_put_off(backend, named, guard, rest).await {
                 Ok(guard) => return Ok(Some(ClaimedDocument(guard))),
                 Err(error) if error.kind() == ErrorKind::Invalid => {
                     tracing::warn!(%error, "a queue passes over a document for {UNREADABLE_REST:?}");
@@ -231,14 +237,17 @@ impl<T: DeserializeOwned> DocumentQueue<T> {
         }
         let _waiting = WaitingWorker::new(&self.open.waiting);
         let mut turn = self.open.turn.lock().await;
-        let bell = match &mut *turn {
-            Some(bell) => bell,
-            none => none.insert(self.shelf.home.arrivals(&self.open.claiming.filter)),
+        let arrivals = match &mut *turn {
+            Some(arrivals) => arrivals,
+            none => none.insert(self.collection.backend.arrivals(&self.open.claiming.filter)),
         };
-        let can_push = self.shelf.locks.guarantees().push;
-        let (home, filter) = (&self.shelf.home, &self.open.claiming.filter);
-        let mut worker =
-            if can_push { Some(bell.listen(self.shelf.home.host()).await) } else { None };
+        let can_push = self.collection.locks.guarantees().push;
+        let (backend, filter) = (&self.collection.backend, &self.open.claiming.filter);
+        let mut worker = if can_push {
+            Some(arrivals.listen(self.collection.backend.host()).await)
+        } else {
+            None
+        };
         // After looks without a result a worker asks first whether a document is free, which writes
         // nothing.
         let (mut vain, mut claims) = (0, true);
@@ -251,7 +260,7 @@ impl<T: DeserializeOwned> DocumentQueue<T> {
                 return Ok(job);
             }
             // If the server does not answer, a document may be free.
-            let due = answered(home.next_due(filter.clone(), LOOK_AGAIN).await)?;
+            let due = answered(backend.next_due(filter.clone(), LOOK_AGAIN).await)?;
             let due = due.unwrap_or(Some(Duration::ZERO));
             let is_free = due == Some(Duration::ZERO);
             if is_free && !claims {
@@ -262,15 +271,15 @@ impl<T: DeserializeOwned> DocumentQueue<T> {
             let longest = if is_told { LOOK_AGAIN } else { REST_MAX };
             let pause = due.map_or(longest, |due| (due + LATER).min(longest));
             let rest = (REST_FIRST * 2_u32.pow(vain)).min(REST_MAX);
-            let rest = jitter(rest, home.host().random());
+            let rest = jitter(rest, backend.host().random());
             let rest = if is_free { rest } else { rest.min(pause) };
-            home.host().sleep(rest).await;
+            backend.host().sleep(rest).await;
             if is_free || worker.as_ref().is_some_and(Worker::has_rung) {
                 (vain, claims) = ((vain + 1).min(DOUBLES_MAX), false);
                 continue;
             }
             (vain, claims) = (0, true);
-            let nap = home.host().sleep(pause.saturating_sub(rest));
+            let nap = backend.host().sleep(pause.saturating_sub(rest));
             match &mut worker {
                 Some(worker) => {
                     let rung = std::pin::pin!(worker.rung());
@@ -288,9 +297,9 @@ impl<T: DeserializeOwned> DocumentQueue<T> {
     ///
     /// As [`next`](Self::next).
     pub async fn next_within(&self, time: Duration) -> Result<Option<ClaimedDocument<T>>> {
-        self.shelf.home.host().ready()?;
+        self.collection.backend.host().ready()?;
         let began = Instant::now();
-        let nap = self.shelf.home.host().sleep(time);
+        let nap = self.collection.backend.host().sleep(time);
         let next = std::pin::pin!(self.next());
         match futures_util::future::select(next, nap).await {
             futures_util::future::Either::Left((job, _)) => job.map(Some),

@@ -9,7 +9,7 @@ use tenure_mongodb::extension::{CommandSender, Extension, read_url};
 use tenure_mongodb::{MongoStore, Settings};
 use tokio::runtime::Handle;
 
-use crate::hearing::letters;
+use crate::letters::letters;
 use crate::locations::Locations;
 use crate::opening;
 use crate::settings::Documents;
@@ -20,7 +20,7 @@ use crate::view::DocumentView;
 pub(crate) struct DocumentStore {
     pub(crate) engine: MongoStore,
     pub(crate) commands: Arc<CommandSender>,
-    pub(crate) spots: Locations,
+    pub(crate) locations: Locations,
 }
 
 impl DocumentStore {
@@ -32,30 +32,30 @@ impl DocumentStore {
         Self::of(engine, documents).await
     }
 
-    /// Opens the collection over a client of the program's own, which `home` drives.
+    /// Opens the collection over a client of the program's own, which `runtime` drives.
     pub(crate) async fn over(
         client: Client,
-        home: Handle,
+        runtime: Handle,
         settings: &Settings,
         documents: &Documents,
     ) -> Result<Self> {
         let extension = extension(documents);
-        let engine = MongoStore::extended_over(client, home, settings, extension).await?;
+        let engine = MongoStore::extended_over(client, runtime, settings, extension).await?;
         Self::of(engine, documents).await
     }
 
-    async fn of(mut engine: MongoStore, documents: &Documents) -> Result<Self> {
+    async fn of(engine: MongoStore, documents: &Documents) -> Result<Self> {
         let commands = engine.commands().clone();
-        engine.warn(commands.repeated(|| opening::check(&commands, &documents.field)).await?);
-        let spots = Locations::new(&documents.field, documents.filling.as_ref());
-        Ok(Self { engine, commands, spots })
+        commands.repeated(|| opening::check(&commands, &documents.field)).await?;
+        let locations = Locations::new(&documents.field, documents.filling.as_ref());
+        Ok(Self { engine, commands, locations })
     }
 
     /// Renews the ticket in the line of its document.
     pub(crate) async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
-        let renewed = self.engine.renew_at(&self.spots.of(ticket)?, ticket).await?;
+        let renewed = self.engine.renew_at(&self.locations.of(ticket)?, ticket).await?;
         if renewed.is_none() {
-            self.spots.forget(ticket.id);
+            self.locations.forget(ticket.id);
         }
         Ok(renewed)
     }

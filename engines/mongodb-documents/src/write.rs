@@ -46,7 +46,7 @@ impl DocumentStore {
         count: i64,
         act: Act,
     ) -> Result<Done> {
-        let (documents, id) = (&self.spots, holding.id);
+        let (documents, id) = (&self.locations, holding.id);
         if !matches!(act, Act::Update(_) | Act::Replace(_)) {
             documents.begins_to_leave(id);
         }
@@ -106,9 +106,9 @@ impl DocumentStore {
     /// Makes a write, and retries it if its answer was lost. The counter in the ticket shows
     /// whether it was made.
     async fn write(self: Arc<Self>, write: &HolderWrite) -> Result<Done> {
-        let spot = self.spots.of_key(&write.holding.named.key()?)?;
+        let location = self.locations.of_key(&write.holding.named.key()?)?;
         let (mut tries, mut backoff) = (0, Backoff::new(RETRY_PAUSE, Duration::MAX));
-        let _turn = self.engine.turn(&spot).await;
+        let _turn = self.engine.turn(&location).await;
         loop {
             let unknown = match self.commands.write(self.command(write)?).await {
                 Ok(answer) if is_found(&answer) => return self.is_made(write, &answer),
@@ -117,7 +117,7 @@ impl DocumentStore {
                 Err(error) if error.is_retryable() && tries < RETRIES => error,
                 Err(error) => {
                     let key = write.holding.named.key()?;
-                    return Err(self.commands.in_line(error, &spot, &key));
+                    return Err(self.commands.in_line(error, &location, &key));
                 }
             };
             tracing::debug!(%unknown, "a write under a lock is sent again");
@@ -134,7 +134,7 @@ impl DocumentStore {
         reads: Reads,
     ) -> Result<Option<Document>> {
         let field = self.field();
-        let spot = self.spots.of_key(&holding.named.key()?)?;
+        let location = self.locations.of_key(&holding.named.key()?)?;
         let step = format!("{field}.step");
         let mut command = self.under(&holding, Vec::new(), Document::new());
         // A part may be locked in a document whose lock field has another value at the root.
@@ -143,12 +143,12 @@ impl DocumentStore {
         let stage = doc! { "$set": sets };
         command.append(cstr!("update"), raw_array(&[stage]));
         command.append(cstr!("new"), true);
-        command.append(cstr!("fields"), spot.kit().answers().document(&reads));
+        command.append(cstr!("fields"), location.pipelines().answers().document(&reads));
         let answer = self.commands.write(command).await;
         let key = holding.named.key()?;
-        let mut answer = answer.map_err(|error| self.commands.in_line(error, &spot, &key))?;
+        let mut answer = answer.map_err(|error| self.commands.in_line(error, &location, &key))?;
         let Some(Bson::Document(found)) = answer.remove("value") else { return Ok(None) };
-        Ok(spot.kit().answers().open(found).document)
+        Ok(location.pipelines().answers().open(found).document)
     }
 
     /// Returns the condition that no other ticket stands in the line of a whole document.
@@ -159,7 +159,7 @@ impl DocumentStore {
     }
 
     fn field(&self) -> &str {
-        &self.spots.field
+        &self.locations.field
     }
 
     fn command(&self, write: &HolderWrite) -> Result<RawDocumentBuf> {
@@ -196,8 +196,8 @@ impl DocumentStore {
     /// leaves.
     fn stages_of_leave(&self, holding: &Holding, change: &[Document]) -> Result<RawArrayBuf> {
         let mut stages = raw_array(change);
-        let spot = self.spots.of_key(&holding.named.key()?)?;
-        let leave = self.engine.leave_stages(&spot, holding.id);
+        let location = self.locations.of_key(&holding.named.key()?)?;
+        let leave = self.engine.leave_stages(&location, holding.id);
         for stage in leave {
             stages.push(stage);
         }
@@ -212,11 +212,11 @@ impl DocumentStore {
         let id = write.holding.id;
         if !matches!(write.what, WriteKind::Change(_)) {
             let found = answer.get_document("value").ok();
-            let said = found.and_then(|found| found.get_document(&self.spots.field).ok());
-            self.spots.has_left(id);
-            let spot = self.spots.of_key(&write.holding.named.key()?)?;
-            self.engine.has_left(&spot, id, said);
-            self.spots.forget(id);
+            let said = found.and_then(|found| found.get_document(&self.locations.field).ok());
+            self.locations.has_left(id);
+            let location = self.locations.of_key(&write.holding.named.key()?)?;
+            self.engine.has_left(&location, id, said);
+            self.locations.forget(id);
         }
         Ok(Done::Yes)
     }

@@ -25,7 +25,7 @@ pub(crate) fn update<'a>(
     };
     let seen = requests.iter().filter(|request| !request.is_leave());
     let reads = requests.iter().fold(Reads::Nothing, |reads, request| reads.and(&request.reads));
-    let projections = &location.kit.answers;
+    let projections = &location.pipelines.answers;
     RecordUpdate {
         filling: location.filling.as_deref().filter(|_| verbs.joins),
         makes: verbs.joins && location.makes,
@@ -33,7 +33,7 @@ pub(crate) fn update<'a>(
         ..RecordUpdate::new(
             &location.filter,
             first(location, requests, inbox, fresh),
-            location.kit.stages(verbs),
+            location.pipelines.stages(verbs),
             projections.of(seen.map(|request| &request.ticket), verbs, &reads),
         )
     }
@@ -44,10 +44,10 @@ pub(crate) fn leave<'a>(location: &'a Location, id: TicketId, inbox: &str) -> Re
     let mut leave = RawArrayBuf::new();
     leave.push(rawdoc! { "id": id.to_string(), "soon": false });
     let ask = rawdoc! { "inbox": inbox, "ttl": 0_i64, "leave": leave };
-    let stages = location.kit.stages(VerbSet { leaves: true, ..VerbSet::default() });
+    let stages = location.pipelines.stages(VerbSet { leaves: true, ..VerbSet::default() });
     RecordUpdate::new(
         &location.filter,
-        location.kit.answers.asks(ask),
+        location.pipelines.answers.asks(ask),
         stages,
         RawDocumentBuf::new(),
     )
@@ -55,9 +55,9 @@ pub(crate) fn leave<'a>(location: &'a Location, id: TicketId, inbox: &str) -> Re
 
 /// Builds the command that reads a whole line.
 pub(crate) fn line(location: &Location) -> RecordUpdate<'_> {
-    let projections = &location.kit.answers;
+    let projections = &location.pipelines.answers;
     let first = projections.asks(rawdoc! { "ttl": 0_i64 });
-    let stages = location.kit.stages(VerbSet::default());
+    let stages = location.pipelines.stages(VerbSet::default());
     RecordUpdate::new(&location.filter, first, stages, projections.line())
 }
 
@@ -70,7 +70,7 @@ pub(crate) fn read(
     let Some(answer) = answer else {
         return Some(requests.iter().map(|request| VerbOutcome::of_nobody(request.verb)).collect());
     };
-    let mut reader = AnswerReader::new(answer, requests, &location.kit.refusals)?;
+    let mut reader = AnswerReader::new(answer, requests, &location.pipelines.refusals)?;
     requests.iter().map(|request| reader.next(request)).collect()
 }
 
@@ -107,5 +107,5 @@ fn first(
         ask.append(cstr!("join"), join);
         fresh.name_in(&mut ask);
     }
-    location.kit.answers.asks(ask)
+    location.pipelines.answers.asks(ask)
 }

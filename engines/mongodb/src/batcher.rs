@@ -122,7 +122,7 @@ impl KeyedBatcher {
         let answer = commands.look(&batch::line(location), self.sender.topology).await;
         let answer =
             answer.map_err(|error| trouble::in_line(error, &commands.collection, location, key))?;
-        Ok(answer.map(|answer| location.kit.answers.open(answer).said))
+        Ok(answer.map(|answer| location.pipelines.answers.open(answer).said))
     }
 }
 
@@ -146,7 +146,7 @@ impl BatchSender {
             None => {
                 lines.insert(location.line().to_owned(), [queued].into());
                 let (sender, location) = (self.clone(), location.clone());
-                self.commands.home.spawn(LineWorker { sender, location, is_open: true }.work());
+                self.commands.runtime.spawn(LineWorker { sender, location, is_open: true }.work());
             }
         }
         Ok(answered)
@@ -199,13 +199,17 @@ impl BatchSender {
         } else {
             self.commands.update(&update).await?
         };
-        Ok(answer.map(|answer| location.kit.answers.open(answer)))
+        Ok(answer.map(|answer| location.pipelines.answers.open(answer)))
     }
 
     /// Waits for a turn if the document may have several lines: MongoDB would let all their
     /// commands try at once.
     async fn turn(&self, location: &Location) -> Option<OwnedSemaphorePermit> {
-        if location.kit.is_of_part() { Some(self.turns.wait(&location.record).await) } else { None }
+        if location.pipelines.is_of_part() {
+            Some(self.turns.wait(&location.record).await)
+        } else {
+            None
+        }
     }
 
     /// Delivers the letters in an answer to tickets of this client, which need no change stream

@@ -38,7 +38,7 @@ pub struct CommandSender {
     /// Time for one answer.
     pub timeout: Duration,
     /// The runtime that drives the client's connections.
-    pub home: Handle,
+    pub runtime: Handle,
     limiter: Arc<Limiter>,
 }
 
@@ -92,11 +92,11 @@ impl<'a> RecordUpdate<'a> {
 }
 
 impl CommandSender {
-    /// Returns the sender of this client. `home` is the runtime that drives its connections.
+    /// Returns the sender of this client. `runtime` is the runtime that drives its connections.
     pub(crate) fn new(
         client: Client,
         servers: ServerLabel,
-        home: Handle,
+        runtime: Handle,
         settings: &Settings,
     ) -> Self {
         let database = match &settings.database {
@@ -107,7 +107,7 @@ impl CommandSender {
         let collection =
             settings.collection.clone().unwrap_or_else(|| COLLECTION_DEFAULT.to_owned());
         let timeout = settings.timeout;
-        Self { client, database, collection, servers, timeout, home, limiter }
+        Self { client, database, collection, servers, timeout, runtime, limiter }
     }
 
     /// Changes one record in one step, and returns its projection; `None` if there is no such
@@ -260,7 +260,7 @@ impl CommandSender {
         let permit = permit.map_err(Refused::Other)?;
         let servers = self.servers.clone();
         let (told, answered) = oneshot::channel();
-        self.home.spawn(async move {
+        self.runtime.spawn(async move {
             let mut command = std::pin::pin!(command);
             let Ok(answer) = timeout_at(until, command.as_mut()).await else {
                 let reason = trouble::late(&servers);

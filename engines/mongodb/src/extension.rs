@@ -67,15 +67,15 @@ impl MongoStore {
         Self::of(client, servers, Handle::current(), settings, true, Some(extension)).await
     }
 
-    /// Opens the store over a client of the program's own, which `home` drives.
+    /// Opens the store over a client of the program's own, which `runtime` drives.
     #[doc(hidden)]
     pub async fn extended_over(
         client: Client,
-        home: Handle,
+        runtime: Handle,
         settings: &Settings,
         extension: Extension,
     ) -> Result<Self> {
-        Self::of(client, ServerLabel::unknown(), home, settings, false, Some(extension)).await
+        Self::of(client, ServerLabel::unknown(), runtime, settings, false, Some(extension)).await
     }
 
     /// Returns the commands of the collection.
@@ -88,15 +88,6 @@ impl MongoStore {
     #[doc(hidden)]
     pub fn feed(&self) -> &Feed {
         &self.feed
-    }
-
-    /// Adds warnings to the guarantees.
-    #[doc(hidden)]
-    pub fn warn(&mut self, warnings: Vec<String>) {
-        for warning in &warnings {
-            tracing::warn!("{warning}");
-        }
-        self.profile.warnings.extend(warnings);
     }
 
     /// Joins the empty line of any document that the place finds, in this order, and reads the
@@ -121,7 +112,7 @@ impl MongoStore {
         update.fields.append(cstr!("id"), "$_id");
         let Some(mut answer) = self.commands.update(&update).await? else { return Ok(None) };
         let id = answer.remove("id").unwrap_or_default();
-        let reply = any.kit.answers.open(answer);
+        let reply = any.pipelines.answers.open(answer);
         self.batcher.deliver(&reply.said);
         let read = batch::read(any, &[&request], Some(&reply.said));
         match read.and_then(|outcomes| outcomes.into_iter().next()) {

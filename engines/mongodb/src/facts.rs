@@ -25,8 +25,8 @@ pub(crate) struct DeploymentFacts {
     unreaped: Option<String>,
     /// Whether the user may not open a change stream.
     is_deaf: bool,
-    /// Warnings of the collection.
-    collection: Vec<String>,
+    /// Warning of the collection.
+    collection: Option<String>,
 }
 
 /// How the servers keep the collection together.
@@ -38,15 +38,13 @@ pub(crate) enum Topology {
 }
 
 impl DeploymentFacts {
-    /// Asks the servers. If the collection has Tenure's own records, it has the servers reap idle
-    /// ones, and refuses a collection that cannot keep locks.
+    /// Asks the servers, and refuses a collection that cannot keep locks. If the collection has
+    /// Tenure's own records, it has the servers reap idle ones.
     pub(crate) async fn ask(commands: &CommandSender, has_records: bool) -> Result<Self> {
         let admin = commands.client.database("admin");
         let hello = commands.ask(&admin, rawdoc! { "hello": 1 }).await?;
         let mut facts = Self::read(&hello, &commands.servers.label)?;
-        if has_records {
-            facts.collection = opening::check(commands).await?;
-        }
+        facts.collection = opening::check(commands).await?;
         facts.is_deaf = is_deaf(commands).await;
         if has_records {
             facts.unreaped = match commands.reap().await {
@@ -84,7 +82,7 @@ impl DeploymentFacts {
             arbiters: count("arbiters"),
             unreaped: None,
             is_deaf: false,
-            collection: Vec::new(),
+            collection: None,
         })
     }
 
@@ -135,7 +133,7 @@ impl DeploymentFacts {
             ),
             Topology::Set => {}
         }
-        warnings.extend(self.collection.iter().cloned());
+        warnings.extend(self.collection.clone());
         if self.is_deaf {
             warnings.push("this user may not listen to changes, so waiting tickets poll, finally once a second: allow `changeStream` and `find` on the collection".to_owned());
         }

@@ -199,7 +199,7 @@ impl Feed {
             self.0.changed.notify_one();
         }
         if state.task.is_none() {
-            let task = self.0.commands.home.spawn(run(self.0.clone()));
+            let task = self.0.commands.runtime.spawn(run(self.0.clone()));
             state.task = Some(task.abort_handle());
         }
         Listening { feed: self.0.clone(), consumer }

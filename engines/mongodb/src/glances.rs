@@ -89,7 +89,7 @@ impl Glances {
             TicketState::Holding => "held",
             TicketState::Waiting => "waiting",
         };
-        let array = format!("{}{array}", location.kit.place);
+        let array = format!("{}{array}", location.pipelines.place);
         let line = LinePlace { record: location.record.clone(), array };
         let filter = Document::try_from(&location.filter).expect("it was made of a document");
         let mut watched = self.0.watched.lock();
@@ -98,7 +98,7 @@ impl Glances {
         watched.all.insert(number, WatchedTicket { id, state, line, filter, was_missed: false });
         if !watched.is_running {
             watched.is_running = true;
-            self.0.commands.home.spawn(glance(self.0.clone()));
+            self.0.commands.runtime.spawn(glance(self.0.clone()));
         }
         Glancing { state: self.0.clone(), number }
     }

@@ -137,8 +137,8 @@ pub async fn connect_with(options: ClientOptions, settings: Settings) -> Result<
 ///
 /// As [`connect`](fn@connect).
 pub async fn connect_over(client: Client, settings: Settings) -> Result<Locks> {
-    let home = Handle::current();
-    hosted(async move { MongoStore::over(client, home, &settings).await }).await
+    let runtime = Handle::current();
+    hosted(async move { MongoStore::over(client, runtime, &settings).await }).await
 }
 
 async fn hosted(

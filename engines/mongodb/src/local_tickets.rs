@@ -107,44 +107,44 @@ mod tests {
 
     #[test]
     fn a_ticket_is_known_until_it_leaves() {
-        let (roll, mail) = (LocalTickets::default(), Subscriptions::default());
+        let (tickets, mail) = (LocalTickets::default(), Subscriptions::default());
         let [one, other] = [TicketId::fresh(), TicketId::fresh()];
         for id in [one, other, one] {
-            roll.enter("r", id, (id == other).then_some(7), &mail);
+            tickets.enter("r", id, (id == other).then_some(7), &mail);
         }
-        assert_eq!(roll.0.lock().all["r"].len(), 2);
-        assert!(roll.may_have_missed("r", one, 7));
-        assert!(roll.may_have_missed("r", one, 7), "no look was taken yet");
-        roll.hears("r", one, 7);
-        assert!(!roll.may_have_missed("r", one, 7));
-        assert!(!roll.may_have_missed("r", other, 7), "the stream was open first");
-        assert!(roll.may_have_missed("r", one, 8), "it was closed meanwhile");
-        roll.leave("r", one);
-        roll.leave("r", other);
-        assert!(roll.0.lock().all.is_empty());
+        assert_eq!(tickets.0.lock().all["r"].len(), 2);
+        assert!(tickets.may_have_missed("r", one, 7));
+        assert!(tickets.may_have_missed("r", one, 7), "no look was taken yet");
+        tickets.hears("r", one, 7);
+        assert!(!tickets.may_have_missed("r", one, 7));
+        assert!(!tickets.may_have_missed("r", other, 7), "the stream was open first");
+        assert!(tickets.may_have_missed("r", one, 8), "it was closed meanwhile");
+        tickets.leave("r", one);
+        tickets.leave("r", other);
+        assert!(tickets.0.lock().all.is_empty());
     }
 
     #[test]
     fn only_a_ticket_that_is_known_is_known_not_to_have_been_sent() {
-        let (roll, mail, id) =
+        let (tickets, mail, id) =
             (LocalTickets::default(), Subscriptions::default(), TicketId::fresh());
-        assert!(!roll.was_never_sent("r", id));
-        roll.prepare("r", id, None, &mail);
-        assert!(roll.was_never_sent("r", id));
-        roll.sends("r", id);
-        roll.prepare("r", id, None, &mail);
-        assert!(!roll.was_never_sent("r", id), "it was sent once");
-        roll.leave("r", id);
-        roll.enter("r", id, None, &mail);
-        assert!(!roll.was_never_sent("r", id), "it may have come in by another client");
+        assert!(!tickets.was_never_sent("r", id));
+        tickets.prepare("r", id, None, &mail);
+        assert!(tickets.was_never_sent("r", id));
+        tickets.sends("r", id);
+        tickets.prepare("r", id, None, &mail);
+        assert!(!tickets.was_never_sent("r", id), "it was sent once");
+        tickets.leave("r", id);
+        tickets.enter("r", id, None, &mail);
+        assert!(!tickets.was_never_sent("r", id), "it may have come in by another client");
     }
 
     #[test]
     fn tickets_without_a_subscription_are_thrown_out() {
-        let (roll, mail) = (LocalTickets::default(), Subscriptions::default());
+        let (tickets, mail) = (LocalTickets::default(), Subscriptions::default());
         for record in 0..RECORDS_FULL * 3 {
-            roll.enter(&record.to_string(), TicketId::fresh(), None, &mail);
+            tickets.enter(&record.to_string(), TicketId::fresh(), None, &mail);
         }
-        assert!(roll.0.lock().all.len() <= RECORDS_FULL);
+        assert!(tickets.0.lock().all.len() <= RECORDS_FULL);
     }
 }

@@ -25,20 +25,20 @@ pub struct CompiledPipelines {
 
 impl CompiledPipelines {
     /// Builds the stages for lines in this place.
-    pub fn new(lens: &FieldPrefix) -> Self {
-        Self::with_steps(lens, Arc::new(Steps::new(lens)))
+    pub fn new(prefix: &FieldPrefix) -> Self {
+        Self::with_steps(prefix, Arc::new(Steps::new(prefix)))
     }
 
     /// The same with steps that were built for another place, and are equal there.
-    pub fn with_steps(lens: &FieldPrefix, steps: Arc<Steps>) -> Self {
+    pub fn with_steps(prefix: &FieldPrefix, steps: Arc<Steps>) -> Self {
         let raw = |stages: &[Document]| stages.iter().map(raw).collect();
         Self {
-            place: lens.place.clone(),
-            out: raw(&lens.out),
+            place: prefix.place.clone(),
+            out: raw(&prefix.out),
             steps,
-            back: raw(&lens.back),
-            answers: Projections::new(lens),
-            refusals: lens.refusals.clone(),
+            back: raw(&prefix.back),
+            answers: Projections::new(prefix),
+            refusals: prefix.refusals.clone(),
         }
     }
 
@@ -68,7 +68,7 @@ pub struct Location {
     pub(crate) record: String,
     /// The filter that finds the document.
     pub(crate) filter: RawDocumentBuf,
-    pub(crate) kit: Arc<CompiledPipelines>,
+    pub(crate) pipelines: Arc<CompiledPipelines>,
     /// Whether the document is inserted if there is none.
     pub(crate) makes: bool,
     /// The stage that fills a document which was just inserted.
@@ -77,10 +77,17 @@ pub struct Location {
 
 impl Location {
     /// The record of the line of this key.
-    pub(crate) fn record(key: &Key, kit: &Arc<CompiledPipelines>) -> Self {
+    pub(crate) fn record(key: &Key, pipelines: &Arc<CompiledPipelines>) -> Self {
         let record = record(key);
         let filter = rawdoc! { "_id": record.as_str() };
-        Self { line: None, record, filter, kit: kit.clone(), makes: true, filling: None }
+        Self {
+            line: None,
+            record,
+            filter,
+            pipelines: pipelines.clone(),
+            makes: true,
+            filling: None,
+        }
     }
 
     /// A line of this name in a program's document.
@@ -88,10 +95,10 @@ impl Location {
         line: String,
         record: String,
         filter: &Document,
-        kit: Arc<CompiledPipelines>,
+        pipelines: Arc<CompiledPipelines>,
     ) -> Self {
         let filter = raw(filter);
-        Self { line: Some(line), record, filter, kit, makes: false, filling: None }
+        Self { line: Some(line), record, filter, pipelines, makes: false, filling: None }
     }
 
     /// The same, and the document is inserted if there is none. A document that was just inserted
@@ -106,8 +113,8 @@ impl Location {
     }
 
     /// Returns the stages and projections of this place.
-    pub fn kit(&self) -> &CompiledPipelines {
-        &self.kit
+    pub fn pipelines(&self) -> &CompiledPipelines {
+        &self.pipelines
     }
 
     /// Returns the name of the line. At most one command per line is in flight.

@@ -138,13 +138,13 @@ impl FollowedLine {
         let following = Arc::new(Self { commands, key, first_cursor, past, news });
         let (heard, inbox) = mpsc::channel(CHANGES_MAX);
         let missed = AtomicBool::new(false);
-        let ear = Arc::new(FeedHandler { following: following.clone(), heard, missed });
-        let listening = feed.listen(ear.clone(), || wants(following.key.as_ref()));
+        let handler = Arc::new(FeedHandler { following: following.clone(), heard, missed });
+        let listening = feed.listen(handler.clone(), || wants(following.key.as_ref()));
         let follows = async move {
-            ear.follow(inbox).await;
+            handler.follow(inbox).await;
             drop(listening);
         };
-        let task = following.commands.home.spawn(follows).abort_handle();
+        let task = following.commands.runtime.spawn(follows).abort_handle();
         following.past().task = Some(task);
         following
     }
@@ -369,9 +369,9 @@ mod tests {
     #[tokio::test]
     async fn an_onlooker_that_does_not_keep_up_misses_changes_and_keeps_no_more_than_fit() {
         let client = Client::with_options(ClientOptions::default()).unwrap();
-        let home = Handle::current();
+        let runtime = Handle::current();
         let commands =
-            Arc::new(CommandSender::new(client, ServerLabel::unknown(), home, &Settings::new()));
+            Arc::new(CommandSender::new(client, ServerLabel::unknown(), runtime, &Settings::new()));
         let key = Key::new("a").unwrap();
         let id = record(&key);
         let past = LineHistory {
@@ -385,15 +385,15 @@ mod tests {
         let (past, news, key) = (Mutex::new(past), Notify::new(), Some(key));
         let following = Arc::new(FollowedLine { commands, key, first_cursor: 0, past, news });
         let (heard, mut inbox) = mpsc::channel(2);
-        let ear = FeedHandler { following, heard, missed: AtomicBool::new(false) };
+        let handler = FeedHandler { following, heard, missed: AtomicBool::new(false) };
         let change =
             |id: &str| RawDocumentBuf::try_from(&doc! { "documentKey": { "_id": id } }).unwrap();
         for change in [change(&id), change("another line"), change(&id)] {
-            ear.take(&change);
+            handler.take(&change);
         }
-        assert!(!ear.missed.load(Ordering::Relaxed));
-        ear.take(&change(&id));
-        assert!(ear.missed.load(Ordering::Relaxed));
+        assert!(!handler.missed.load(Ordering::Relaxed));
+        handler.take(&change(&id));
+        assert!(handler.missed.load(Ordering::Relaxed));
         let mut kept = 0;
         while inbox.try_recv().is_ok() {
             kept += 1;

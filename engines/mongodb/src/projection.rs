@@ -16,7 +16,7 @@ const NEAR: i64 = 3;
 
 /// The projections. Their longer part is built once.
 pub struct Projections {
-    lens: FieldPrefix,
+    prefix: FieldPrefix,
     place: RawDocumentBuf,
     /// Name of the field that the first stage sets.
     ask: CString,
@@ -37,15 +37,15 @@ pub struct Reply {
 }
 
 impl Projections {
-    pub(crate) fn new(lens: &FieldPrefix) -> Self {
-        let guard = lens.field_name().map(unless_foreign).unwrap_or_default();
-        let whole = lens.field_name().filter(|_| lens.part_found().is_none());
+    pub(crate) fn new(prefix: &FieldPrefix) -> Self {
+        let guard = prefix.field_name().map(unless_foreign).unwrap_or_default();
+        let whole = prefix.field_name().filter(|_| prefix.part_found().is_none());
         let stands = whole.map(has_line).unwrap_or_default();
-        let answer = scratch(lens.field_name().unwrap_or_default());
+        let answer = scratch(prefix.field_name().unwrap_or_default());
         Self {
-            lens: lens.clone(),
-            place: raw(&lens.expression(&place(&lens.said("did")))),
-            ask: c_string(lens.name("ask")),
+            prefix: prefix.clone(),
+            place: raw(&prefix.expression(&place(&prefix.said("did")))),
+            ask: c_string(prefix.name("ask")),
             guard: raw(&guard),
             stands: raw(&stands),
             answer: c_string(answer),
@@ -74,31 +74,31 @@ impl Projections {
         verbs: VerbSet,
         reads: &Reads,
     ) -> RawDocumentBuf {
-        let lens = &self.lens;
+        let prefix = &self.prefix;
         let mut ids = RawArrayBuf::new();
         for ticket in tickets {
             ids.push(ticket.id.to_string());
         }
-        let mut said = rawdoc! { "at": lens.seen("at") };
+        let mut said = rawdoc! { "at": prefix.seen("at") };
         if !ids.is_empty() {
             let map = rawdoc! { "input": ids, "as": "id", "in": self.place.clone() };
             said.append(cstr!("places"), rawdoc! { "$map": map });
         }
         if verbs.leaves {
-            said.append(cstr!("notices"), lens.said("notices"));
+            said.append(cstr!("notices"), prefix.said("notices"));
         }
         if verbs.leaves || verbs.joins {
-            said.append(cstr!("did"), lens.said("did"));
+            said.append(cstr!("did"), prefix.said("did"));
         }
         if verbs.joins {
-            said.append(cstr!("of"), lens.seen("of"));
-            said.append(cstr!("last"), lens.seen("last"));
-            if lens.keeps("made") {
-                said.append(cstr!("made"), lens.seen("made"));
+            said.append(cstr!("of"), prefix.seen("of"));
+            said.append(cstr!("last"), prefix.seen("last"));
+            if prefix.keeps("made") {
+                said.append(cstr!("made"), prefix.seen("made"));
             }
         }
         if *reads != Reads::Nothing {
-            let dids = bson!({ "$ifNull": [lens.said("did"), []] });
+            let dids = bson!({ "$ifNull": [prefix.said("did"), []] });
             let is_served = bson!({ "$in": [outcome::SERVED, dids] });
             let read = doc! { "$cond": [is_served, self.read(reads), null] };
             said.append(cstr!("document"), raw(&read));
@@ -109,7 +109,7 @@ impl Projections {
     /// Returns the projection for a whole line.
     pub(crate) fn line(&self) -> RawDocumentBuf {
         let line = doc! { "held": "$@held", "waiting": "$@waiting", "at": "$@at", "of": "$@of" };
-        self.in_one(raw(&self.lens.expression(&line)))
+        self.in_one(raw(&self.prefix.expression(&line)))
     }
 
     /// Returns the projection if only the document is read.
@@ -119,7 +119,7 @@ impl Projections {
 
     /// Puts the answer into one field.
     fn in_one(&self, said: RawDocumentBuf) -> RawDocumentBuf {
-        let said = match self.lens.part_found() {
+        let said = match self.prefix.part_found() {
             None => said,
             Some(part) => {
                 rawdoc! { "$let": { "vars": raw(&doc! { "part": part }), "in": said } }
@@ -132,7 +132,7 @@ impl Projections {
 
     /// Returns the expression for the document or the part without the line.
     fn read(&self, reads: &Reads) -> Bson {
-        let whole = if self.lens.part_found().is_some() { "$$part" } else { "$$ROOT" };
+        let whole = if self.prefix.part_found().is_some() { "$$part" } else { "$$ROOT" };
         let is_read = match reads {
             Reads::Fields(fields) => bson!({ "$in": ["$$this.k", fields.to_vec()] }),
             _ => bson!({ "$ne": ["$$this.k", { "$literal": self.field_name() }] }),
@@ -152,7 +152,7 @@ impl Projections {
 
     /// Returns the field of a program's document that has the line.
     pub(crate) fn field_name(&self) -> Option<&str> {
-        self.lens.field_name()
+        self.prefix.field_name()
     }
 }
 

@@ -75,8 +75,8 @@ fn stages(text: &mut String, title: &str, stages: &[RawDocumentBuf]) {
 
 #[test]
 fn the_readme_shows_a_join_a_renewal_and_a_release_as_they_are_sent() {
-    let lens = FieldPrefix::root();
-    let (kit, steps) = (CompiledPipelines::new(&lens), Steps::new(&lens));
+    let prefix = FieldPrefix::root();
+    let (kit, steps) = (CompiledPipelines::new(&prefix), Steps::new(&prefix));
     let key = Key::new("invoices/42").unwrap();
     let location = Location::record(&key, &std::sync::Arc::new(kit));
     let ticket = Ticket {

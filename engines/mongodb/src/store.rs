@@ -79,24 +79,24 @@ impl MongoStore {
         Self::of(client, servers, Handle::current(), settings, true, None).await
     }
 
-    /// Opens the store over a client of the program's own, which `home` drives.
+    /// Opens the store over a client of the program's own, which `runtime` drives.
     ///
     /// # Errors
     ///
     /// As [`connect`](fn@crate::connect).
-    pub async fn over(client: Client, home: Handle, settings: &Settings) -> Result<Self> {
-        Self::of(client, ServerLabel::unknown(), home, settings, false, None).await
+    pub async fn over(client: Client, runtime: Handle, settings: &Settings) -> Result<Self> {
+        Self::of(client, ServerLabel::unknown(), runtime, settings, false, None).await
     }
 
     pub(crate) async fn of(
         client: Client,
         servers: ServerLabel,
-        home: Handle,
+        runtime: Handle,
         settings: &Settings,
         is_own: bool,
         extension: Option<Extension>,
     ) -> Result<Self> {
-        let commands = Arc::new(CommandSender::new(client, servers, home, settings));
+        let commands = Arc::new(CommandSender::new(client, servers, runtime, settings));
         refuse_private(commands.database.name())?;
         let facts =
             commands.repeated(|| DeploymentFacts::ask(&commands, extension.is_none())).await?;

@@ -252,7 +252,7 @@ pub(crate) fn in_record(error: Error, collection: &str, record: &str, key: &Key)
 
 /// The same for a line, which may be in a field of a program's document.
 pub(crate) fn in_line(error: Error, collection: &str, location: &Location, key: &Key) -> Error {
-    let Some(field) = location.kit.answers.field_name() else {
+    let Some(field) = location.pipelines.answers.field_name() else {
         return in_record(error, collection, &location.record, key);
     };
     let place = format!("as the field `{field}` of that document in the collection {collection}");
