@@ -1,34 +1,24 @@
 //! The engine: each of the nine verbs is one command to the primary.
 
-use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
 
-use futures_util::future::{Either, pending, select};
 use mongodb::bson::rawdoc;
 use tenure_core::event::{Cursor, EventBatch, Scope};
 use tenure_core::{
     CounterValue, Engine, Guarantees, Key, LeaveMode, LeaveOutcome, Place, Result, Ticket,
-    TicketId, TicketState, WaitMode, Wake, Window, jitter,
+    TicketId, TicketState, WaitMode, Wake, Window,
 };
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use crate::answer::{self, VerbOutcome};
 use crate::command::RecordUpdate;
 use crate::counter;
 use crate::extension::JoinOutcome;
-use crate::feed::Hears;
 use crate::line::record;
 use crate::location::Location;
 use crate::request::{Reads, TicketRequest, Verb};
 use crate::store::MongoStore;
 use crate::trouble;
-
-/// Poll intervals of a waiting ticket without a change stream: first, at the front of the line, and
-/// behind.
-const POLL_FIRST: Duration = Duration::from_millis(20);
-const POLL_NEAR: Duration = Duration::from_millis(250);
-const POLL_FAR: Duration = Duration::from_secs(1);
 
 impl MongoStore {
     fn known<T>(&self, answer: Option<T>) -> Result<T> {
@@ -46,100 +36,22 @@ impl MongoStore {
         Arc::new(Location::record(key, &self.records))
     }
 
-    async fn ask(&self, at: &Arc<Location>, ticket: &Ticket, verb: Verb) -> Result<VerbOutcome> {
+    pub(crate) async fn ask(
+        &self,
+        at: &Arc<Location>,
+        ticket: &Ticket,
+        verb: Verb,
+    ) -> Result<VerbOutcome> {
         self.batcher.ask(at, TicketRequest::new(ticket.clone(), verb)).await
     }
 
     /// Returns the place of a ticket from the answer to a renewal or a look.
-    fn seen(&self, outcome: &VerbOutcome) -> Result<Option<Place>> {
+    pub(crate) fn seen(&self, outcome: &VerbOutcome) -> Result<Option<Place>> {
         match outcome {
             VerbOutcome::In(place) => Ok(Some(*place)),
             VerbOutcome::Nowhere => Ok(None),
             _ => Err(trouble::strange(&self.commands.servers)),
         }
-    }
-
-    /// Polls the line: up to every [`POLL_NEAR`] at the front, and every [`POLL_FAR`] behind.
-    async fn poll(&self, at: &Arc<Location>, ticket: &Ticket, seen: TicketState) -> Result<Wake> {
-        let mut pause = POLL_FIRST;
-        loop {
-            sleep(jitter(pause, getrandom::u64().unwrap_or(0))).await;
-            match self.peek(at, ticket).await? {
-                Some(place) if place.leaving => return Ok(Wake::Look),
-                Some(place) if place.state != seen => {
-                    self.mail.learn(ticket.id, &place);
-                    return Ok(Wake::Served(place.number));
-                }
-                Some(place) if place.look.is_some() => pause = (pause * 2).min(POLL_NEAR),
-                Some(_) => pause = POLL_FAR,
-                None => return Ok(Wake::Look),
-            }
-        }
-    }
-
-    /// Waits for a letter by the change stream. Polls if the server refuses the stream.
-    async fn wait(&self, at: &Arc<Location>, ticket: &Ticket) -> Result<Wake> {
-        let (_listening, mut hears) = (self.stream.listen(), self.stream.hears());
-        loop {
-            let now = *hears.borrow_and_update();
-            if let Hears::Open(opening) = now
-                && !self.catch_up(at, ticket, opening).await?
-            {
-                return Ok(Wake::Look);
-            }
-            let polls = async {
-                match now {
-                    Hears::Refused => self.poll(at, ticket, TicketState::Waiting).await.map(Some),
-                    Hears::Closed | Hears::Open(_) => pending().await,
-                }
-            };
-            let changes = async {
-                match hears.changed().await {
-                    Ok(()) => Ok(None),
-                    // It cannot be closed: the sender is in the stream.
-                    Err(_) => pending().await,
-                }
-            };
-            let other = async { select(pin!(polls), pin!(changes)).await.factor_first().0 };
-            if let Some(wake) = self.told_or(ticket, other).await? {
-                return Ok(wake);
-            }
-        }
-    }
-
-    /// Reads the place of a ticket that may have missed letters before the stream was opened. This
-    /// renews nothing. If the read fails or is dropped, the next call reads. Returns whether the
-    /// ticket is to stay.
-    async fn catch_up(&self, at: &Arc<Location>, ticket: &Ticket, opening: u64) -> Result<bool> {
-        if !self.tickets.may_have_missed(&at.record, ticket.id, opening) {
-            return Ok(true);
-        }
-        let seen = self.peek(at, ticket).await?;
-        self.tickets.hears(&at.record, ticket.id, opening);
-        match seen {
-            Some(place) if place.leaving => return Ok(false),
-            Some(place) => self.mail.learn(ticket.id, &place),
-            None => self.forget(at, ticket.id),
-        }
-        Ok(true)
-    }
-
-    /// Waits for a letter to a waiting ticket, or for the other future.
-    async fn told_or<T: From<Wake>>(
-        &self,
-        ticket: &Ticket,
-        other: impl Future<Output = Result<T>>,
-    ) -> Result<T> {
-        let told = pin!(self.mail.watch(ticket.id, TicketState::Waiting));
-        match select(told, pin!(other)).await {
-            Either::Left((wake, _)) => Ok(wake.into()),
-            Either::Right((other, _)) => other,
-        }
-    }
-
-    /// Reads the place of a ticket. This renews nothing.
-    async fn peek(&self, at: &Arc<Location>, ticket: &Ticket) -> Result<Option<Place>> {
-        self.seen(&self.ask(at, ticket, Verb::Look).await?)
     }
 
     /// Joins the line at this place. If the ticket is served at once, it reads these fields of the
@@ -218,25 +130,6 @@ impl MongoStore {
             self.forget(at, ticket.id);
         }
         Ok(left)
-    }
-
-    /// Waits for a change of the ticket in the line at this place.
-    #[doc(hidden)]
-    pub async fn watch_at(
-        &self,
-        at: &Arc<Location>,
-        ticket: &Ticket,
-        seen: TicketState,
-    ) -> Result<Wake> {
-        if !self.mail.expects(ticket.id) {
-            return Ok(self.mail.watch(ticket.id, seen).await);
-        }
-        let _glances = self.glances.at(at, ticket.id, seen);
-        match seen {
-            TicketState::Holding => Ok(self.mail.watch(ticket.id, seen).await),
-            TicketState::Waiting if self.facts.can_push() => Box::pin(self.wait(at, ticket)).await,
-            TicketState::Waiting => self.told_or(ticket, self.poll(at, ticket, seen)).await,
-        }
     }
 
     /// Reads the line at this place.

@@ -17,7 +17,7 @@ pub use crate::RETRIES;
 pub use crate::answer::whole;
 pub use crate::command::CommandSender;
 pub use crate::counter::millis;
-pub use crate::feed::{Consumer, Feed, Hears, Listening, Wants};
+pub use crate::feed::{Consumer, Feed, Hears, Listening};
 pub use crate::field_prefix::{FieldPrefix, PartStages, Refusal, scratch};
 pub use crate::line::{Steps, raw};
 pub use crate::location::{CompiledPipelines, Location};
@@ -26,6 +26,7 @@ pub use crate::readable::{may_have_line, number, takes_tickets, unless_foreign};
 pub use crate::request::Reads;
 pub use crate::trouble::{is_about_one, other_id};
 pub use crate::url::read as read_url;
+pub use crate::wants::Wants;
 
 use crate::answer::VerbOutcome;
 use crate::batch;

@@ -40,15 +40,16 @@
 //! | `fresh`, `readable` | the first number of a new record, and which records and lines this version can read |
 //! | `opening` | which collections can keep locks |
 //! | `command`, `records` | how a command is sent, and the commands about many records |
-//! | `feed` | the one change stream of a store, and its consumers |
-//! | `stream`, `local_tickets` | letters as a consumer of the feed, and which tickets stand where |
+//! | `feed`, `wants`, `change_stream` | the one change stream of a store, and its consumers |
+//! | `watching`, `stream`, `local_tickets` | how a ticket waits, its letters as a consumer of the feed, and which tickets stand where |
 //! | `glances` | a read of the records of watched tickets, about once a second, for what no letter reports |
-//! | `onlooker`, `mirror` | onlookers as consumers of the feed, and the events of a line from its changes |
+//! | `onlooker`, `followed_line`, `mirror` | onlookers as consumers of the feed, and the events of a line from its changes |
 //! | `record_map` | a bounded map by records, and how many commands change one at a time |
 
 mod answer;
 mod batch;
 mod batcher;
+mod change_stream;
 mod command;
 mod connect;
 mod counter;
@@ -59,6 +60,7 @@ pub mod extension;
 mod facts;
 mod feed;
 mod field_prefix;
+mod followed_line;
 mod fresh;
 mod glances;
 mod letter;
@@ -83,6 +85,8 @@ mod stream;
 mod trouble;
 mod url;
 mod verbs;
+mod wants;
+mod watching;
 
 use std::sync::Arc;
 

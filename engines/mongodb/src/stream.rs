@@ -8,8 +8,9 @@ use tenure_core::Error;
 use tenure_kit::subscriptions::Subscriptions;
 use tokio::sync::watch;
 
-use crate::feed::{Consumer, Feed, Hears, Listening, Wants};
+use crate::feed::{Consumer, Feed, Hears, Listening};
 use crate::letter;
+use crate::wants::Wants;
 
 /// The letters of one client, which it receives while one of its tickets waits.
 pub(crate) struct NoticeStream {
