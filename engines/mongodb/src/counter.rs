@@ -7,19 +7,19 @@ use tenure_core::{NUMBER_MAX, Window};
 
 use crate::line::KEEP_MS;
 use crate::readable::{number, refuse_number};
+use crate::request::exact;
 
 /// Longest window, in milliseconds.
 const WINDOW_MS_MAX: u128 = 1 << 52;
 
 /// The stages that add to a number, and the fields of their answer.
-pub(crate) struct Count {
+pub(crate) struct CounterStages {
     pub(crate) stages: Vec<RawDocumentBuf>,
     pub(crate) fields: RawDocumentBuf,
 }
 
 /// Builds the first stage, which has the request: the addend, the limit, and the window.
 pub(crate) fn ask(by: u64, window: Option<Window>) -> RawDocumentBuf {
-    let exact = |number: u64| i64::try_from(number.min(NUMBER_MAX + 1)).unwrap_or(i64::MAX);
     let mut ask = rawdoc! { "by": exact(by), "limit": exact(NUMBER_MAX) };
     if let Some(Window { per, limit }) = window {
         let limit = limit.map_or(exact(NUMBER_MAX), |limit| exact(limit.min(NUMBER_MAX)));
@@ -28,7 +28,7 @@ pub(crate) fn ask(by: u64, window: Option<Window>) -> RawDocumentBuf {
     rawdoc! { "$set": { "ask": { "$literal": ask } } }
 }
 
-impl Count {
+impl CounterStages {
     pub(crate) fn sequence() -> Self {
         Self::new(false)
     }
@@ -52,7 +52,7 @@ impl Count {
         };
         let is_readable = bson!({ "$and": [is_kept, times, number("$step")] });
         let value = bson!({ "$cond": [is_readable, "$value", refuse_number("$value")] });
-        let clock = doc! { "$set": { "value": value, "at": now, "step": step, "bell": "" } };
+        let clock = doc! { "$set": { "value": value, "at": now, "step": step, "notices": "" } };
         let runs = bson!({ "$gt": ["$ends", "$at"] });
         let before = if is_windowed {
             let per = bson!({ "$ifNull": ["$per", "$ask.per"] });

@@ -1,4 +1,4 @@
-//! Hearing: the filter of a change stream for the changes that carry letters for an inbox.
+//! The letters of documents: the filter of a change stream for the changes that carry letters for an inbox.
 
 use mongodb::bson::{Bson, bson, doc};
 use tenure_mongodb::extension::Wants;
@@ -12,19 +12,19 @@ pub(crate) fn letters(inbox: &str, field: &str) -> Wants {
         let is_it = bson!({ "$eq": ["$$this.k", { "$literal": name }] });
         bson!({ "$arrayElemAt": [{ "$filter": { "input": "$$changed", "as": "this", "cond": is_it } }, 0] })
     };
-    let (alone, whole) = (value(&format!("{field}.bell")), value(field));
-    let bell: Bson = bson!({ "$let": { "vars": { "changed": changed }, "in": { "$let": {
+    let (alone, whole) = (value(&format!("{field}.notices")), value(field));
+    let notices: Bson = bson!({ "$let": { "vars": { "changed": changed }, "in": { "$let": {
         "vars": { "alone": alone, "whole": whole },
         "in": { "$ifNull": [
             "$$alone.v",
-            { "$ifNull": ["$$whole.v.bell", format!("$fullDocument.{field}.bell")] },
+            { "$ifNull": ["$$whole.v.notices", format!("$fullDocument.{field}.notices")] },
         ] },
     } } } });
     Wants {
-        computed: doc! { "bell": bell },
+        computed: doc! { "notices": notices },
         cases: vec![doc! {
-            "operationType": { "$in": ["update", "replace"] }, "bell": { "$regex": inbox },
+            "operationType": { "$in": ["update", "replace"] }, "notices": { "$regex": inbox },
         }],
-        sent: doc! { "bell": 1 },
+        sent: doc! { "notices": 1 },
     }
 }

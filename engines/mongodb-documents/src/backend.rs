@@ -1,4 +1,4 @@
-//! A home: the place of the documents, in MongoDB or in memory. Its runtime runs their requests,
+//! A backend: the place of the documents, in MongoDB or in memory. Its runtime runs their requests,
 //! even if the caller's threads are blocked.
 
 use std::sync::Arc;
@@ -19,16 +19,16 @@ use crate::store::DocumentStore;
 
 /// A collection.
 #[derive(Clone)]
-pub(crate) enum Home {
+pub(crate) enum Backend {
     Mongo { store: Arc<DocumentStore>, host: Arc<dyn Runtime> },
     Memory { memory: MemoryDocuments, host: Arc<dyn Runtime> },
 }
 
-impl Home {
+impl Backend {
     /// Returns the document that a ticket read when it was served.
     pub(crate) fn was_read(&self, id: TicketId) -> Option<Document> {
         match self {
-            Self::Mongo { store, .. } => store.spots.tray.take(id),
+            Self::Mongo { store, .. } => store.locations.read_results.take(id),
             // A holder reads it again at once.
             Self::Memory { .. } => None,
         }
@@ -53,7 +53,7 @@ impl Home {
     /// Opens a queue: a ticket that joins the line of this key claims a document.
     pub(crate) fn open_queue(&self, key: &Key, claiming: Claiming) {
         match self {
-            Self::Mongo { store, .. } => store.spots.open_queue(key, claiming),
+            Self::Mongo { store, .. } => store.locations.open_queue(key, claiming),
             Self::Memory { memory, .. } => memory.open_queue(key, claiming),
         }
     }
@@ -61,7 +61,7 @@ impl Home {
     /// Closes a queue.
     pub(crate) fn close_queue(&self, key: &Key) {
         match self {
-            Self::Mongo { store, .. } => store.spots.close_queue(key),
+            Self::Mongo { store, .. } => store.locations.close_queue(key),
             Self::Memory { memory, .. } => memory.close_queue(key),
         }
     }
@@ -70,8 +70,8 @@ impl Home {
     pub(crate) fn claimed_by(&self, id: TicketId) -> Result<Option<Named>> {
         match self {
             Self::Mongo { store, .. } => {
-                let spot = store.spots.claimed_by(id);
-                spot.map(|spot| Named::of(&Key::new(spot.line())?)).transpose()
+                let location = store.locations.claimed_by(id);
+                location.map(|location| Named::of(&Key::new(location.line())?)).transpose()
             }
             Self::Memory { memory, .. } => Ok(memory.claimed_by(id)),
         }
