@@ -310,6 +310,22 @@ fn an_onlooker_follows_across_new_logs() {
 }
 
 #[test]
+fn a_process_that_had_to_read_a_long_log_writes_it_anew() {
+    let dir = Dir::new();
+    let store = dir.open();
+    for _ in 0..500 {
+        let mine = ticket("k");
+        join(&store, &mine);
+        leave(&store, &mine);
+    }
+    let length = || fs::metadata(dir.book("k")).unwrap().len();
+    let before = length();
+    assert!((32 * 1024..1 << 20).contains(&before), "{before}");
+    join(&dir.open(), &ticket("k"));
+    assert!(length() < before / 10, "{}", length());
+}
+
+#[test]
 fn sequences_have_no_gaps_and_outlive_new_logs() {
     let dir = Dir::new();
     let (store, other) = (dir.open(), dir.open());

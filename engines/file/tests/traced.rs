@@ -123,22 +123,6 @@ fn a_number_of_a_sequence_costs_one_flush_of_the_disk() {
     assert_eq!(trace.lines().filter(|line| line.contains("sync")).count(), 2, "{trace}");
 }
 
-#[test]
-fn who_joins_often_seldom_looks_for_the_path_of_its_session() {
-    let (dir, elsewhere) = (Dir::new(), Dir::new());
-    let trace = elsewhere.path().join("trace");
-    let calls = ["-e", "trace=lstat,statx,newfstatat"];
-    let Some(mut other) = Other::start_traced(&dir, &trace, &calls) else {
-        skipped("there is no strace here");
-        return;
-    };
-    other.ask("work k 1000");
-    other.end();
-    let trace = std::fs::read_to_string(&trace).unwrap();
-    let looks = trace.lines().filter(|line| line.contains("/sessions/")).count();
-    assert!((1..500).contains(&looks), "{looks} looks for a thousand tickets");
-}
-
 /// Waits until a traced process is stopped at the chosen call, and returns its id.
 fn stopped(trace: &Path) -> String {
     let end = Instant::now() + Duration::from_secs(60);

@@ -234,11 +234,6 @@ pub(crate) fn look_at(file: &File) -> io::Result<FileAttributes> {
     Ok(look(&fs::fstat(file)?))
 }
 
-/// Returns whether an open file still has a name.
-pub(crate) fn has_name(file: &File) -> io::Result<bool> {
-    Ok(fs::fstat(file)?.st_nlink > 0)
-}
-
 /// Makes reads of it block until there is data.
 pub(crate) fn block(file: &File) -> io::Result<()> {
     Ok(fs::fcntl_setfl(file, fs::fcntl_getfl(file)? - OFlags::NONBLOCK)?)

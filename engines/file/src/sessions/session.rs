@@ -5,12 +5,11 @@ use std::io::{self, ErrorKind, Write as _};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use tenure_core::sync::Mutex;
 
 use crate::log::record::OwnerId;
-use crate::os::dir::{Dir, FileId, has_name, look_at};
+use crate::os::dir::{Dir, FileId, look_at};
 use crate::os::flock::{self, Haste};
 
 /// This engine's own session.
@@ -20,19 +19,7 @@ pub(crate) struct OwnSession {
     name: String,
     file: Mutex<Option<File>>,
     file_id: FileId,
-    begun: Instant,
-    last_look: Mutex<LastLook>,
 }
-
-/// The last look at the session's path, and its result.
-#[derive(Clone, Copy)]
-struct LastLook {
-    at: Duration,
-    gone: bool,
-}
-
-/// Minimum interval between looks of joins at the session's path. Heartbeats always look.
-const LOOKS_EVERY: Duration = Duration::from_millis(100);
 
 impl OwnSession {
     /// Creates a file with a random name, and locks it.
@@ -51,8 +38,6 @@ impl OwnSession {
                     name,
                     file: Mutex::new(Some(file)),
                     file_id,
-                    begun: Instant::now(),
-                    last_look: Mutex::new(LastLook { at: Duration::ZERO, gone: false }),
                 });
             }
         }
@@ -84,23 +69,10 @@ impl OwnSession {
     /// Returns whether others take this session for dead, or cannot find it: its file was removed,
     /// or the store was moved away.
     pub(crate) fn is_gone(&self) -> bool {
-        let gone = match std::fs::symlink_metadata(self.dir.path_of(&self.name)) {
+        match std::fs::symlink_metadata(self.dir.path_of(&self.name)) {
             Ok(there) => FileId::of(&there) != self.file_id,
             Err(error) => matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
-        };
-        *self.last_look.lock() = LastLook { at: self.begun.elapsed(), gone };
-        gone
-    }
-
-    /// The same at a third of the cost, for joins. A file that was removed shows at once. A store
-    /// that was moved away shows within [`LOOKS_EVERY`], which is sooner than the next heartbeat.
-    pub(crate) fn seems_gone(&self) -> bool {
-        let last = *self.last_look.lock();
-        if self.begun.elapsed().saturating_sub(last.at) >= LOOKS_EVERY {
-            return self.is_gone();
         }
-        let has_name = |file: &File| has_name(file).unwrap_or(true);
-        last.gone || !self.file.lock().as_ref().is_some_and(has_name)
     }
 }
 

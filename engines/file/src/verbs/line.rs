@@ -16,7 +16,7 @@ pub(crate) fn join(
     patience: WaitMode,
     listen: impl Fn() -> Result<()>,
 ) -> Result<Option<Place>> {
-    visit.context.check_session_briefly()?;
+    visit.context.check_session()?;
     visit.settle()?;
     visit.refuse_the_damaged()?;
     loop {

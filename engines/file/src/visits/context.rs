@@ -46,21 +46,12 @@ impl StoreContext {
 
     /// Returns an error if this engine's session is no longer there.
     pub(crate) fn check_session(&self) -> Result<()> {
-        self.refuse_if(OwnSession::is_gone)
-    }
-
-    /// The same, as cheaply as possible, for a frequent verb.
-    pub(crate) fn check_session_briefly(&self) -> Result<()> {
-        self.refuse_if(OwnSession::seems_gone)
-    }
-
-    fn refuse_if(&self, is_gone: impl Fn(&OwnSession) -> bool) -> Result<()> {
         if self.session.is_over() {
             return Err(Error::unavailable(
                 "this store was closed by its own program: open it again",
             ));
         }
-        if is_gone(&self.session) { Err(trouble::removed()) } else { Ok(()) }
+        if self.session.is_gone() { Err(trouble::removed()) } else { Ok(()) }
     }
 }
 

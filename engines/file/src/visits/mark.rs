@@ -23,7 +23,7 @@ const MARK: &str = "a store of locks, kept by Tenure: form 1\n";
 const MARK_BYTES_MAX: u64 = 4096;
 
 /// Makes the missing parts of a store, and returns the directories of its books and its sessions.
-/// Waits for another process that makes it for `tries_for`, and again while that makes progress.
+/// Waits for another process that makes it for `tries_for`.
 pub(crate) fn make(root: &Dir, tries_for: Duration) -> Result<(Dir, Dir)> {
     let path = root.path_of(NAME);
     let failed = |error| refused("write to", &path, error);
@@ -33,8 +33,7 @@ pub(crate) fn make(root: &Dir, tries_for: Duration) -> Result<(Dir, Dir)> {
     {
         return Ok((books, sessions));
     }
-    let lock = || flock::lock(&file, Haste::Until(Instant::now() + tries_for));
-    if !lock_behind_a_maker(lock, || made(root)).map_err(failed)? {
+    if !flock::lock(&file, Haste::Until(Instant::now() + tries_for)).map_err(failed)? {
         return Err(held(&path, root.look(NAME).ok().flatten().map(|look| look.id)));
     }
     let text = read(&file).map_err(failed)?;
@@ -56,30 +55,6 @@ pub(crate) fn make(root: &Dir, tries_for: Duration) -> Result<(Dir, Dir)> {
     write_at(&file, MARK.as_bytes(), 0).map_err(failed)?;
     file.set_len(MARK.len() as u64).map_err(failed)?;
     Ok((books, sessions))
-}
-
-/// Retries after an attempt during which more was made: a busy disk may need seconds for all books.
-/// A stopped process makes nothing, and the work of making is finite.
-fn lock_behind_a_maker(
-    lock: impl Fn() -> io::Result<bool>,
-    made: impl Fn() -> usize,
-) -> io::Result<bool> {
-    let mut before = made();
-    loop {
-        if lock()? {
-            return Ok(true);
-        }
-        let now = made();
-        if now <= before {
-            return Ok(false);
-        }
-        before = now;
-    }
-}
-
-/// Returns the progress of a store: the count of names of books and drafts.
-fn made(root: &Dir) -> usize {
-    root.below("books").and_then(|books| books.names()).map_or(0, |names| names.len())
 }
 
 fn open(root: &Dir) -> io::Result<File> {
@@ -112,31 +87,4 @@ fn fill(books: &Dir) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use std::cell::Cell;
-
-    use super::lock_behind_a_maker;
-
-    /// Tries to lock behind a process with this progress after each attempt, which unlocks after
-    /// `lets_go_after`.
-    fn tries(made: &[usize], lets_go_after: usize) -> (bool, usize) {
-        let tried = Cell::new(0);
-        let lock = || {
-            tried.set(tried.get() + 1);
-            Ok(tried.get() > lets_go_after)
-        };
-        let locked = lock_behind_a_maker(lock, || made[tried.get().min(made.len() - 1)]).unwrap();
-        (locked, tried.get())
-    }
-
-    #[test]
-    fn a_slow_maker_of_a_store_is_waited_for_while_it_gets_on() {
-        assert_eq!(tries(&[0, 20, 40, 64], 3), (true, 4));
-        assert_eq!(tries(&[0, 20, 20, 64], 3), (false, 2), "it was stopped");
-        assert_eq!(tries(&[64], 9), (false, 1), "all was made before");
-        assert_eq!(tries(&[0, 64], 9), (false, 2), "no more can be made");
-    }
 }
