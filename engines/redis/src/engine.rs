@@ -123,15 +123,14 @@ impl<D: Deployment> Engine for RedisEngine<D> {
         let item = renewal.item(VerbTag::Renew);
         let answer = ask_even_if_full(&*self.deployment, &route, item, call).await;
         let answer = answer.map_err(|error| self.of_name(error, &name, &ticket.key))?;
-        let renewed = self.deployment.known(renewal.renewed(&answer))?;
-        match &renewed {
-            Some(place) => {
-                self.mail.learn(ticket.id, place);
-                route.acknowledged().await?;
-            }
-            None => forget(&*self.deployment, &self.mail, ticket.id, &name),
+        if answer == Value::Nil {
+            forget(&*self.deployment, &self.mail, ticket.id, &name);
+            return Ok(None);
         }
-        Ok(renewed)
+        let place = self.deployment.known(renewal.renewed(&answer))?;
+        self.mail.learn(ticket.id, &place);
+        route.acknowledged().await?;
+        Ok(Some(place))
     }
 
     async fn leave(&self, ticket: &Ticket, how: LeaveMode) -> Result<LeaveOutcome> {

@@ -19,7 +19,8 @@ pub(crate) use code::{
     ends_connection, is_about_what_is_kept, is_full, is_strange, over, silence, wants_scripts,
 };
 
-/// The code of a server's refusal, the kind of the error, and its sentence behind the server's name.
+/// The code of a server's refusal, the kind of the error, and its sentence behind the name of the
+/// server.
 const REFUSALS: [(&str, tenure_core::ErrorKind, &str); 13] = [
     ("OOM", Rejected, "has no memory left for new tickets: give it more, or keep less in it"),
     ("NOPERM", Rejected, "does not let this user lock: see the engine's README for the ACL"),
