@@ -306,7 +306,7 @@ struct ScanStep {
 /// Adds the name and the server to an error about stored data.
 fn of_name(settings: &Settings, error: Error, name: &str, key: &Key) -> Error {
     // Each of several servers reports about itself.
-    let place = format!("under the name {name} by {}", settings.name.whom());
+    let place = format!("under the name {name} by {}", settings.whom());
     if error.reason() == Some(Reason::ForeignData) {
         return error.with_key(key).with_more(format_args!(
             "; the key is {key:?}, whose names begin with {name}: or delete that data when no client holds the lock"
@@ -320,7 +320,7 @@ fn of_count(settings: &Settings, error: Error, name: &str, key: &Key) -> Error {
     if error.reason() != Some(Reason::UnreadableNumber) {
         return of_name(settings, error, name, key);
     }
-    let whom = settings.name.whom();
+    let whom = settings.whom();
     error.with_key(key).with_more(format_args!(
         "; the key is {key:?}, counted under the name {name} by {whom}: delete that name, and the count begins anew"
     ))

@@ -9,7 +9,7 @@ use redis::{Cmd, FromRedisValue, RedisResult, Value, cmd};
 use tenure_core::{Error, Guarantees, Liveness, Result, TokenDurability};
 use tenure_kit::secret::redact;
 
-use crate::settings::{AfterRestart, DeploymentName, Settings};
+use crate::settings::{AfterRestart, Settings};
 
 /// The first version that Tenure supports.
 const VERSION_MIN: Version = Version(6, 2);
@@ -127,7 +127,7 @@ impl ServerFacts {
     /// Refuses a server that cannot keep locks at all.
     pub(crate) fn fit(&self, settings: &Settings) -> Result<()> {
         let name = &settings.name;
-        let by_url = name.is_one();
+        let by_url = settings.is_one();
         let is = |unfit| self.unfit.contains(&unfit);
         if by_url && is(Unfit::Sentinel) {
             return Err(Error::invalid(format!(
@@ -173,8 +173,8 @@ impl ServerFacts {
     /// Returns the guarantees of locks on this server.
     pub(crate) fn guarantees(&self, settings: &Settings) -> Guarantees {
         // A replica that becomes the master may have a long uptime and still lack leases.
-        let is_sentinel = matches!(settings.name, DeploymentName::Service(_));
-        let refuses_after_restart = settings.after_restart == AfterRestart::Refuse && !is_sentinel;
+        let refuses_after_restart =
+            settings.after_restart == AfterRestart::Refuse && settings.is_one();
         let mut guarantees = Guarantees::new("redis", Liveness::Lease);
         guarantees.fair = true;
         guarantees.push = true;
@@ -184,7 +184,7 @@ impl ServerFacts {
         guarantees.survives.store_crash = self.writes_through || refuses_after_restart;
         guarantees.survives.full_memory = self.eviction == EvictionPolicy::Refuses;
         guarantees.warnings = self.warnings(settings);
-        guarantees.store = settings.name.whom();
+        guarantees.store = settings.whom();
         guarantees.rounding = Duration::from_millis(1);
         guarantees.answers_within = settings.timeout;
         guarantees
