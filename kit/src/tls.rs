@@ -3,6 +3,8 @@
 
 #[cfg(feature = "tls")]
 mod certificate;
+#[cfg(feature = "client-tls")]
+mod client_config;
 
 use std::fmt::{self, Display};
 use std::fs;

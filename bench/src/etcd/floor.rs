@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tenure_etcd::wire_only::{
-    self as calls, Answers, AuthorizedChannel, Channel, Compare, DeleteRangeRequest,
-    LeaseGrantRequest, LeaseGrantResponse, LeaseKeepAliveRequest, LeaseKeepAliveResponse,
-    PutRequest, PutResponse, RequestOp, Requests, TxnRequest, TxnResponse, WatchCreateRequest,
-    WatchRequest, WatchResponse, compare, reach, request_op, watch_request,
+    self as calls, Answers, AuthorizedChannel, Compare, DeleteRangeRequest, LeaseGrantRequest,
+    LeaseGrantResponse, LeaseKeepAliveRequest, LeaseKeepAliveResponse, MemberChannel, PutRequest,
+    PutResponse, RequestOp, Requests, TxnRequest, TxnResponse, WatchCreateRequest, WatchRequest,
+    WatchResponse, compare, reach, request_op, watch_request,
 };
 use tenure_kit::url::Address;
 use tokio::sync::Mutex;
@@ -26,7 +26,7 @@ pub(super) async fn wire(url: &str) -> AuthorizedChannel {
     let (name, port) = member(url).split_once(':').unwrap();
     let address = Address { name: name.to_owned(), port: port.parse().unwrap() };
     let stream = reach(&address).await.unwrap();
-    let channel = Channel::open(stream, &address, None, Duration::from_secs(10)).await;
+    let channel = MemberChannel::open(stream, &address, None, Duration::from_secs(10)).await;
     AuthorizedChannel { channel: channel.unwrap(), token: None }
 }
 
@@ -37,7 +37,7 @@ pub(super) fn member(url: &str) -> &str {
 
 pub(super) async fn grant(wire: &AuthorizedChannel, ttl: Duration) -> i64 {
     let ttl = i64::try_from(ttl.as_secs()).unwrap();
-    let request = LeaseGrantRequest { ttl, id: 0 };
+    let request = LeaseGrantRequest { ttl };
     let granted: LeaseGrantResponse = calls::unary(wire, GRANT, request).await.unwrap();
     granted.id
 }
@@ -91,10 +91,10 @@ async fn put(wire: &AuthorizedChannel, lease: i64, name: Vec<u8>) -> bool {
         ..Default::default()
     };
     let put = PutRequest { key: name, lease, ..Default::default() };
-    let put = request_op::Request::RequestPut(put);
+    let put = request_op::RequestKind::RequestPut(put);
     let txn = TxnRequest {
         compare: vec![is_free],
-        success: vec![RequestOp { request: Some(put) }],
+        success: vec![RequestOp { request_kind: Some(put) }],
         failure: Vec::new(),
     };
     let answer: TxnResponse = calls::unary(wire, TXN, txn).await.unwrap();
@@ -103,8 +103,8 @@ async fn put(wire: &AuthorizedChannel, lease: i64, name: Vec<u8>) -> bool {
 
 async fn delete(wire: &AuthorizedChannel, name: Vec<u8>) {
     let delete = DeleteRangeRequest { key: name, ..Default::default() };
-    let delete = request_op::Request::RequestDeleteRange(delete);
-    let success = vec![RequestOp { request: Some(delete) }];
+    let delete = request_op::RequestKind::RequestDeleteRange(delete);
+    let success = vec![RequestOp { request_kind: Some(delete) }];
     let txn = TxnRequest { success, ..Default::default() };
     let _: TxnResponse = calls::unary(wire, TXN, txn).await.unwrap();
 }

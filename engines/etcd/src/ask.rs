@@ -1,9 +1,9 @@
 //! Requests as data.
 
-use crate::keys::{Span, number};
+use crate::names::{Span, number};
 use crate::wire::compare::{CompareResult, CompareTarget, TargetUnion};
 use crate::wire::range_request::{SortOrder, SortTarget};
-use crate::wire::request_op::Request;
+use crate::wire::request_op::RequestKind;
 use crate::wire::response_op::Response;
 use crate::wire::{
     Compare, DeleteRangeRequest, PutRequest, RangeRequest, RangeResponse, RequestOp, TxnResponse,
@@ -49,51 +49,39 @@ pub(crate) fn put(key: Vec<u8>, value: Vec<u8>, lease: i64) -> PutRequest {
 }
 
 pub(crate) fn range_op(range: RangeRequest) -> RequestOp {
-    RequestOp { request: Some(Request::RequestRange(range)) }
+    RequestOp { request_kind: Some(RequestKind::RequestRange(range)) }
 }
 
 pub(crate) fn put_op(put: PutRequest) -> RequestOp {
-    RequestOp { request: Some(Request::RequestPut(put)) }
+    RequestOp { request_kind: Some(RequestKind::RequestPut(put)) }
 }
 
 pub(crate) fn delete_op(key: Vec<u8>) -> RequestOp {
     let delete = DeleteRangeRequest { key, range_end: Vec::new() };
-    RequestOp { request: Some(Request::RequestDeleteRange(delete)) }
+    RequestOp { request_kind: Some(RequestKind::RequestDeleteRange(delete)) }
 }
 
 /// Compares: the key was made with this revision; with 0: there is no key.
 pub(crate) fn is_made(key: Vec<u8>, revision: u64) -> Compare {
     let target = TargetUnion::CreateRevision(number(revision));
-    compare(key, Vec::new(), CompareResult::Equal, CompareTarget::Create, target)
+    equal(key, Vec::new(), CompareTarget::Create, target)
 }
 
 /// Compares: the key was changed last with this revision; with 0: there is no key.
 pub(crate) fn is_changed(key: Vec<u8>, revision: u64) -> Compare {
     let target = TargetUnion::ModRevision(number(revision));
-    compare(key, Vec::new(), CompareResult::Equal, CompareTarget::Mod, target)
+    equal(key, Vec::new(), CompareTarget::Mod, target)
 }
 
 /// Compares: there is no key in this span.
 pub(crate) fn is_empty(span: Span) -> Compare {
     let target = TargetUnion::CreateRevision(0);
-    compare(span.from, span.end, CompareResult::Equal, CompareTarget::Create, target)
+    equal(span.from, span.end, CompareTarget::Create, target)
 }
 
-/// Compares: no key in this span was made or changed after this revision.
-pub(crate) fn is_unchanged(span: Span, revision: u64) -> Compare {
-    let target = TargetUnion::ModRevision(number(revision.saturating_add(1)));
-    compare(span.from, span.end, CompareResult::Less, CompareTarget::Mod, target)
-}
-
-fn compare(
-    key: Vec<u8>,
-    range_end: Vec<u8>,
-    result: CompareResult,
-    target: CompareTarget,
-    union: TargetUnion,
-) -> Compare {
-    let (result, target, target_union) = (result.into(), target.into(), Some(union));
-    Compare { result, target, key, target_union, range_end }
+fn equal(key: Vec<u8>, range_end: Vec<u8>, target: CompareTarget, union: TargetUnion) -> Compare {
+    let (result, target) = (CompareResult::Equal.into(), target.into());
+    Compare { result, target, key, target_union: Some(union), range_end }
 }
 
 /// Returns the ranges of a transaction's answer, in order.

@@ -8,6 +8,7 @@
 
 use std::future::poll_fn;
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 use h2::client::ResponseFuture;
@@ -18,7 +19,7 @@ use http::{HeaderValue, Method, Request, Response, Uri, Version};
 use prost::Message;
 use tokio::sync::mpsc;
 
-use crate::channel::{Channel, Stream};
+use crate::channel::MemberChannel;
 use crate::status::{ENDED, STRANGE, Status};
 
 /// Header that makes a member without a leader refuse a request instead of waiting for one.
@@ -31,15 +32,15 @@ const FRAME_HEAD_BYTES: usize = 5;
 const MESSAGE_BYTES_MAX: usize = 16 << 20;
 
 /// The login token of a user.
-pub type Token = HeaderValue;
+pub type LoginToken = HeaderValue;
 
 /// An open connection, and its user.
 #[derive(Clone)]
 pub struct AuthorizedChannel {
     /// The connection.
-    pub channel: Channel,
+    pub channel: MemberChannel,
     /// The login token, if members have users.
-    pub token: Option<Token>,
+    pub token: Option<LoginToken>,
 }
 
 /// Sends one request, and returns its answer.
@@ -89,12 +90,12 @@ async fn begin<A>(
     let (head, stream) = (head(wire, path)?, wire.channel.begin());
     let mut send = wire.channel.send.clone().ready().await.map_err(lost)?;
     let (response, send) = send.send_request(head, false).map_err(lost)?;
-    let (state, buffer) = (State::Asked(response), BytesMut::new());
+    let (state, buffer) = (AnswerState::Asked(response), BytesMut::new());
     Ok((send, Answers { state, buffer, what: PhantomData, _stream: stream }))
 }
 
 fn head(wire: &AuthorizedChannel, path: &'static str) -> Result<Request<()>, Status> {
-    let Channel { scheme, authority, .. } = &wire.channel;
+    let MemberChannel { scheme, authority, .. } = &wire.channel;
     let uri = Uri::builder()
         .scheme(scheme.clone())
         .authority(authority.clone())
@@ -162,14 +163,15 @@ impl<Q: Message> Requests<Q> {
 
 /// The answers of a stream.
 pub struct Answers<A> {
-    state: State,
+    state: AnswerState,
     /// The received part of the next answer.
     buffer: BytesMut,
     what: PhantomData<fn() -> A>,
-    _stream: Stream,
+    /// Counts as an open stream of the connection.
+    _stream: Option<Arc<()>>,
 }
 
-enum State {
+enum AnswerState {
     Asked(ResponseFuture),
     Told(RecvStream),
     Over,
@@ -184,12 +186,12 @@ impl<A: Message + Default> Answers<A> {
     pub async fn message(&mut self) -> Result<Option<A>, Status> {
         loop {
             match &mut self.state {
-                State::Asked(response) => {
+                AnswerState::Asked(response) => {
                     let response = response.await.map_err(lost)?;
                     refuse(&response)?;
-                    self.state = State::Told(response.into_body());
+                    self.state = AnswerState::Told(response.into_body());
                 }
-                State::Told(body) => {
+                AnswerState::Told(body) => {
                     if let Some(message) = cut(&mut self.buffer)? {
                         let answer = A::decode(message);
                         let strange = |error| Status::unavailable(format!("{error}"));
@@ -202,12 +204,12 @@ impl<A: Message + Default> Answers<A> {
                         continue;
                     }
                     let ending = body.trailers().await.map_err(lost)?;
-                    self.state = State::Over;
+                    self.state = AnswerState::Over;
                     // A stream without a status was cut off.
                     let told = ending.as_ref().and_then(Status::told);
                     return told.unwrap_or_else(|| Err(Status::unavailable(ENDED))).map(|()| None);
                 }
-                State::Over => return Ok(None),
+                AnswerState::Over => return Ok(None),
             }
         }
     }

@@ -6,8 +6,7 @@
 
 use std::io::{self, ErrorKind};
 use std::pin::pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -19,7 +18,7 @@ use rustls::pki_types::ServerName;
 use tenure_kit::url::Address;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::sync::Notify;
+use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsConnector;
 
@@ -39,48 +38,17 @@ pub(crate) const NO_HTTP2: &str = "it speaks TLS, and not HTTP/2";
 
 /// An open connection. It ends with the last of its copies.
 #[derive(Clone)]
-pub struct Channel {
+pub struct MemberChannel {
     pub(crate) send: SendRequest<Bytes>,
     pub(crate) scheme: Scheme,
     pub(crate) authority: Authority,
-    open: OpenStreams,
-    silence: Arc<Silence>,
+    /// Upgraded by each open request and stream.
+    open: Weak<()>,
+    /// The member was silent: the connection ends, with all requests on it.
+    is_silent: watch::Sender<bool>,
 }
 
-/// Flag for a silent member. It ends the connection, and all requests on it.
-#[derive(Default)]
-struct Silence {
-    is_found: AtomicBool,
-    found: Notify,
-}
-
-impl Silence {
-    fn find(&self) {
-        self.is_found.store(true, Ordering::Release);
-        self.found.notify_one();
-    }
-}
-
-/// Count of open requests and streams on a connection.
-#[derive(Clone, Default)]
-struct OpenStreams(Arc<AtomicUsize>);
-
-impl OpenStreams {
-    fn is_some(&self) -> bool {
-        self.0.load(Ordering::Relaxed) > 0
-    }
-}
-
-/// One of them, until this is dropped.
-pub(crate) struct Stream(OpenStreams);
-
-impl Drop for Stream {
-    fn drop(&mut self) {
-        self.0.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-impl Channel {
+impl MemberChannel {
     /// Opens a connection over this socket. Ends it if a ping has no answer for `patience`.
     ///
     /// # Errors
@@ -115,25 +83,25 @@ impl Channel {
     where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let (open, silence) = (OpenStreams::default(), Arc::<Silence>::default());
-        let send = speak(stream, patience, open.clone(), silence.clone()).await?;
-        Ok(Self { send, scheme, authority, open, silence })
+        let (counted, is_silent) = (Arc::new(()), watch::Sender::new(false));
+        let open = Arc::downgrade(&counted);
+        let send = speak(stream, patience, counted, is_silent.clone()).await?;
+        Ok(Self { send, scheme, authority, open, is_silent })
     }
 
     /// Ends the connection to a member that does not answer. Its callers get an error.
     pub(crate) fn end(&self) {
-        self.silence.find();
+        self.is_silent.send_replace(true);
     }
 
     /// Returns whether it ended because the member did not answer.
     pub(crate) fn was_silent(&self) -> bool {
-        self.silence.is_found.load(Ordering::Acquire)
+        *self.is_silent.borrow()
     }
 
-    /// Counts a request or a stream that is about to be opened.
-    pub(crate) fn begin(&self) -> Stream {
-        self.open.0.fetch_add(1, Ordering::Relaxed);
-        Stream(self.open.clone())
+    /// Counts a request or a stream that is about to be opened, until the result is dropped.
+    pub(crate) fn begin(&self) -> Option<Arc<()>> {
+        self.open.upgrade()
     }
 }
 
@@ -152,8 +120,8 @@ pub async fn reach(member: &Address) -> io::Result<TcpStream> {
 async fn speak<T>(
     stream: T,
     patience: Duration,
-    open: OpenStreams,
-    silence: Arc<Silence>,
+    open: Arc<()>,
+    is_silent: watch::Sender<bool>,
 ) -> io::Result<SendRequest<Bytes>>
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -166,8 +134,9 @@ where
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES);
     let (send, connection) = builder.handshake(stream).await.map_err(io::Error::other)?;
     tokio::spawn(async move {
-        select(pin!(drive(connection, patience, open, &silence)), pin!(silence.found.notified()))
-            .await;
+        let mut silent = is_silent.subscribe();
+        let driven = pin!(drive(connection, patience, &open, &is_silent));
+        select(driven, pin!(silent.wait_for(|is_silent| *is_silent))).await;
     });
     Ok(send)
 }
@@ -176,8 +145,8 @@ where
 async fn drive<T>(
     mut connection: Connection<T, Bytes>,
     patience: Duration,
-    open: OpenStreams,
-    silence: &Silence,
+    open: &Arc<()>,
+    is_silent: &watch::Sender<bool>,
 ) where
     T: AsyncRead + AsyncWrite + Unpin,
 {
@@ -185,7 +154,7 @@ async fn drive<T>(
         Some(pings) => {
             let unanswered = async {
                 unanswered(pings, patience, open).await;
-                silence.find();
+                is_silent.send_replace(true);
             };
             select(pin!(connection), pin!(unanswered)).await;
         }
@@ -196,10 +165,10 @@ async fn drive<T>(
 
 /// Waits until a ping is not answered. It pings only while callers wait: without them, the next
 /// request finds out that the member is gone.
-async fn unanswered(mut pings: PingPong, patience: Duration, open: OpenStreams) {
+async fn unanswered(mut pings: PingPong, patience: Duration, open: &Arc<()>) {
     loop {
         sleep(PING_EVERY).await;
-        if !open.is_some() {
+        if Arc::strong_count(open) == 1 {
             continue;
         }
         if !matches!(timeout(patience, pings.ping(Ping::opaque())).await, Ok(Ok(_))) {
@@ -236,7 +205,8 @@ mod tests {
     async fn a_member_is_pinged_only_while_something_is_asked() {
         let (client, mut server) = duplex(1 << 16);
         let (authority, mut seen) = (Authority::from_static("m:1"), Vec::new());
-        let channel = Channel::over(client, Scheme::HTTP, authority, PING_EVERY * 9).await.unwrap();
+        let channel =
+            MemberChannel::over(client, Scheme::HTTP, authority, PING_EVERY * 9).await.unwrap();
         sleep(PING_EVERY * 6).await;
         assert_eq!(pings(&mut server, &mut seen).await, 0);
         let wire = AuthorizedChannel { channel, token: None };
@@ -244,6 +214,6 @@ mod tests {
         sleep(PING_EVERY * 2).await;
         assert_eq!(pings(&mut server, &mut seen).await, 1, "it is not answered");
         drop(open);
-        assert!(!wire.channel.open.is_some());
+        assert_eq!(wire.channel.open.strong_count(), 1, "the connection alone");
     }
 }

@@ -1,25 +1,23 @@
 //! One client of a cluster: its sessions and listings.
 
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tenure_core::sync::Mutex;
 use tenure_core::{Error, Guarantees, Result};
 use tenure_kit::Link;
-use tenure_queue::{Entered, LikelyFree, Name, Store, Written};
 use tokio::time::sleep;
 
-use crate::cluster::Cluster;
-use crate::keys::{Keys, Span};
-use crate::latches::Latches;
+use crate::cluster::EtcdCluster;
 use crate::link::Members;
+use crate::names::{KeyNames, Span};
 use crate::ordinals::Ordinals;
+use crate::request_fences::RequestFences;
 use crate::settings::Settings;
 use crate::wire::{
     KeyValue, LeaseGrantRequest, LeaseGrantResponse, LeaseRevokeRequest, LeaseRevokeResponse,
     RangeRequest,
 };
-use crate::{ask, entry, facts};
+use crate::{ask, facts};
 
 const GRANT: &str = "/etcdserverpb.Lease/LeaseGrant";
 const REVOKE: &str = "/etcdserverpb.Lease/LeaseRevoke";
@@ -31,28 +29,23 @@ pub(crate) const PAGE: usize = 512;
 
 /// One client of a cluster of etcd.
 pub struct Etcd {
-    pub(crate) cluster: Arc<Cluster>,
-    pub(crate) keys: Keys,
+    pub(crate) cluster: Arc<EtcdCluster>,
+    pub(crate) keys: KeyNames,
     pub(crate) profile: Guarantees,
     pub(crate) ordinals: Ordinals,
-    pub(crate) latches: Latches,
-    pub(crate) free: LikelyFree,
-    /// The last requested lease, if it did not become a session.
-    asked_lease: Mutex<Option<i64>>,
+    pub(crate) fences: RequestFences,
 }
 
 impl Etcd {
     pub(crate) async fn open(settings: Settings) -> Result<Self> {
         settings.check()?;
-        let keys = Keys::of(&settings.prefix);
-        let cluster = Cluster::of(settings.clone());
+        let keys = KeyNames::of(&settings.prefix);
+        let cluster = EtcdCluster::of(settings.clone());
         let connection = patiently(&cluster.link, || cluster.link.connection()).await?;
         let version = connection.version.clone();
         let profile = facts::profile(&settings, version.as_deref());
-        let (ordinals, latches, free) =
-            (Ordinals::default(), Latches::default(), LikelyFree::new());
-        let etcd =
-            Self { cluster, keys, profile, ordinals, latches, free, asked_lease: Mutex::default() };
+        let (ordinals, fences) = Default::default();
+        let etcd = Self { cluster, keys, profile, ordinals, fences };
         let link = &etcd.cluster.link;
         link.server().refuse_others().await?;
         // A user without rights is refused now, and not at the first lock.
@@ -67,46 +60,17 @@ impl Etcd {
         Ok(at)
     }
 
-    /// Requests a lease for a session. The client names it, so that it can end a lease whose grant
-    /// was not answered, or that it did not use, before the next request. No name is used twice: a
-    /// late request to end the earlier lease must not end this one.
+    /// Requests a lease for a session. One whose grant is not answered has no keys, and ends by
+    /// itself.
     pub(crate) async fn grant(&self, ttl: Duration) -> Result<LeaseGrantResponse> {
-        let before = *self.asked_lease();
-        if let Some(before) = before {
-            self.revoke(before).await?;
-        }
         let ttl = i64::try_from(ttl.as_secs()).unwrap_or(i64::MAX).max(1);
-        // Names of leases are positive.
-        let id = getrandom::u64().map_err(|error| Error::unavailable(error.to_string()))?;
-        let id = (id >> 1).cast_signed().max(1);
-        *self.asked_lease() = Some(id);
         let granted: LeaseGrantResponse =
-            match self.cluster.ask(GRANT, LeaseGrantRequest { ttl, id }).await {
-                Err(error) if error.is_retryable() => self.is_granted(id).await.ok_or(error)?,
-                granted => granted?,
-            };
-        if granted.ttl != ttl {
-            tracing::info!(
-                asked = ttl,
-                granted = granted.ttl,
-                "etcd grants another life than was asked for, in seconds"
-            );
-        }
+            self.cluster.ask(GRANT, LeaseGrantRequest { ttl }).await?;
         if granted.ttl <= 0 {
-            return Err(Error::rejected(format!(
-                "{} granted no lease",
-                self.cluster.settings().whom()
-            )));
+            let whom = self.cluster.settings().whom();
+            return Err(Error::rejected(format!("{whom} granted no lease")));
         }
         Ok(granted)
-    }
-
-    /// Returns the lease of a grant that was not answered, or that a proxy delivered twice. It may
-    /// exist, under its name.
-    async fn is_granted(&self, id: i64) -> Option<LeaseGrantResponse> {
-        let there = self.lease(id.cast_unsigned(), false).await.ok()?;
-        let granted = LeaseGrantResponse { id, ttl: there.granted_ttl, ..Default::default() };
-        (there.granted_ttl > 0).then_some(granted)
     }
 
     /// Ends a lease, if it exists.
@@ -115,22 +79,6 @@ impl Etcd {
             Err(error) if error.loss().is_none() => Err(error),
             _ => Ok(()),
         }
-    }
-
-    pub(crate) fn asked_lease(&self) -> MutexGuard<'_, Option<i64>> {
-        self.asked_lease.lock()
-    }
-
-    /// Reads a line that is not empty as far as is known, for a caller that would not wait. Members
-    /// write a refused transaction to their disks like one that puts a key. Returns `None` if no
-    /// other ticket is in the line.
-    pub(crate) async fn look_first(&self, name: &Name) -> Result<Option<Entered>> {
-        let front = Store::front(self, &name.line, entry::PAGE).await?;
-        self.free.note(&name.line, front.total == 0);
-        let is_there = front.nodes.iter().any(|node| node.name == *name);
-        let has_others = front.total > 0 && !is_there;
-        // The base is 0 as far as is known. The transaction of the join compares that.
-        Ok(has_others.then(|| entry::out(&front, name.of, Written::default())))
     }
 
     /// Lists a span at one revision, a page at a time.
@@ -142,7 +90,7 @@ impl Etcd {
         let mut at = 0;
         loop {
             let (key, range_end) = (span.from.clone(), span.end.clone());
-            let (limit, revision) = (i64::try_from(PAGE).unwrap_or(0), crate::keys::number(at));
+            let (limit, revision) = (i64::try_from(PAGE).unwrap_or(0), crate::names::number(at));
             let range = RangeRequest { key, range_end, limit, revision, ..Default::default() };
             let (page, now) = self.cluster.range(range).await?;
             if at == 0 {

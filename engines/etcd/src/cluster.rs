@@ -9,8 +9,8 @@ use tenure_kit::{Client, Connection, Disconnected, Link, LinkPool};
 use tokio::time::timeout;
 
 use crate::calls::unary;
-use crate::keys::answered_at;
 use crate::link::{self, MemberConnection, Members};
+use crate::names::answered_at;
 use crate::settings::Settings;
 use crate::status::{STRANGE, Status};
 use crate::wire::{
@@ -22,7 +22,7 @@ use crate::{ask, trouble};
 const TXN: &str = "/etcdserverpb.KV/Txn";
 
 /// A cluster, as one client uses it.
-pub(crate) struct Cluster {
+pub(crate) struct EtcdCluster {
     /// The connection for keep-alives and watches.
     pub(crate) link: Arc<Link<Members>>,
     /// The connections for requests: that of the caller's own runtime, once it has one.
@@ -32,7 +32,7 @@ pub(crate) struct Cluster {
     rewound: AtomicBool,
 }
 
-impl Cluster {
+impl EtcdCluster {
     pub(crate) fn of(settings: Settings) -> Arc<Self> {
         let link = Link::kept(Client::new(Members::of(settings)));
         let home = LinkPool::new(link.clone());
@@ -64,7 +64,7 @@ impl Cluster {
     pub(crate) async fn ask<Q, A>(&self, path: &'static str, request: Q) -> Result<A>
     where
         Q: Message + Send + Sync + 'static,
-        A: Message + Default + Answer + Send + Sync + 'static,
+        A: Message + Default + RevisionedAnswer + Send + Sync + 'static,
     {
         let link = self.home.link();
         let connection = link.connection().await?;
@@ -88,12 +88,6 @@ impl Cluster {
         Err(self.silence())
     }
 
-    /// Returns the version of the member that gets the caller's requests. The connections of a
-    /// client may lead to members of different versions.
-    pub(crate) async fn version(&self) -> Result<Option<String>> {
-        Ok(self.home.link().connection().await?.version.clone())
-    }
-
     /// Returns the error for a member's status on the connection of the engine's own runtime.
     pub(crate) fn failed(
         &self,
@@ -105,7 +99,7 @@ impl Cluster {
 
     /// Refuses an answer whose revision goes back: a snapshot was restored, and would give numbers
     /// again.
-    fn refuse_past(&self, seen: u64, answer: &impl Answer) -> Result<()> {
+    fn refuse_past(&self, seen: u64, answer: &impl RevisionedAnswer) -> Result<()> {
         let Some(now) = answer.revision() else { return Ok(()) };
         if now == 0 {
             return Err(self.strange());
@@ -136,13 +130,13 @@ impl Cluster {
 
 /// An answer with its revision, if that is never before an earlier answer's. A store of etcd begins
 /// at revision 1: an answer of revision 0 is no member's.
-pub(crate) trait Answer {
+pub(crate) trait RevisionedAnswer {
     fn revision(&self) -> Option<u64>;
 }
 
 macro_rules! answers {
     ($($answer:ty)*) => {
-        $(impl Answer for $answer {
+        $(impl RevisionedAnswer for $answer {
             fn revision(&self) -> Option<u64> {
                 Some(answered_at(self.header))
             }
@@ -154,7 +148,7 @@ answers! { RangeResponse TxnResponse LeaseGrantResponse LeaseRevokeResponse }
 
 /// A member asks its leader for the life of a lease, and adds its own revision. That may be behind
 /// another member's answer.
-impl Answer for LeaseTimeToLiveResponse {
+impl RevisionedAnswer for LeaseTimeToLiveResponse {
     fn revision(&self) -> Option<u64> {
         None
     }

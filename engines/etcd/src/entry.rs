@@ -2,16 +2,15 @@
 
 use tenure_core::{Error, Loss, Result, errors, served};
 use tenure_queue::{
-    Ahead, Enter, Entered, Front, Name, Node, Position, Precondition, Register, Remove, Removed,
-    SessionId, Why, Written,
+    Enter, Entered, Front, Node, Position, Precondition, Register, RegisterValue, Remove, Removed,
+    SessionId, TicketName, Why,
 };
 
 use crate::ask::{
-    delete_op, first, get, is_changed, is_empty, is_made, is_unchanged, last, put, put_op,
-    range_op, ranges,
+    delete_op, first, get, is_changed, is_empty, is_made, last, put, put_op, range_op, ranges,
 };
-use crate::keys::{Keys, answered_at, revision, value};
-use crate::latches::Latch;
+use crate::names::{KeyNames, answered_at, revision, value};
+use crate::request_fences::RequestFence;
 use crate::wire::{
     Compare, KeyValue, RangeRequest, RangeResponse, RequestOp, TxnRequest, TxnResponse,
 };
@@ -20,54 +19,36 @@ use crate::wire::{
 /// ticket far back. A member sorts the whole line for any such answer.
 pub(crate) const PAGE: usize = 128;
 
-/// Puts the ticket's key if it is not kept out, and the line is empty and has no base. The answer
-/// has only that outcome.
-pub(crate) fn enter_alone(keys: &Keys, enter: &Enter<'_>, key: &[u8], latch: &Latch) -> TxnRequest {
-    let Enter { name, body, session, .. } = *enter;
-    let compare = vec![is_empty(keys.all_of(&name.line)), is_as_known(keys, latch)];
-    let put = put(key.to_vec(), value(name.id, body), session.cast_signed());
-    let success = vec![put_op(put)];
-    TxnRequest { compare, success, failure: Vec::new() }
-}
-
-/// Returns the node that was made by that; `None` if the line is not empty or has a base.
-pub(crate) fn entered_alone(
-    enter: &Enter<'_>,
-    key: &[u8],
-    answer: &TxnResponse,
-) -> Result<Option<Node>> {
-    if !answer.succeeded {
-        return Ok(None);
-    }
-    made(enter, key, answered_at(answer.header)).map(Some)
-}
-
 /// Returns the ticket whose key was put at this revision.
 fn made(enter: &Enter<'_>, key: &[u8], at: u64) -> Result<Node> {
     let own = Node::read(enter.name.clone(), enter.session, at, at, enter.body);
     Ok(Node { key: key.into(), ..own.ok_or_else(|| Error::lost(Loss::Broken))? })
 }
 
-/// Compares: the latch was not shut since. It keeps out requests that were sent before.
-fn is_as_known(keys: &Keys, latch: &Latch) -> Compare {
-    is_changed(keys.latch(latch), latch.shut)
+/// Compares: the fence was not raised since. It keeps out requests that were sent before.
+fn is_as_known(keys: &KeyNames, fence: &RequestFence) -> Compare {
+    is_changed(keys.fence(fence), fence.raised)
 }
 
 /// Puts the ticket's key if it is not kept out, the precondition holds and no ticket has this key.
 /// Reads the last tickets of the line either way.
-pub(crate) fn enter(keys: &Keys, enter: &Enter<'_>, key: &[u8], latch: &Latch) -> TxnRequest {
+pub(crate) fn enter(
+    keys: &KeyNames,
+    enter: &Enter<'_>,
+    key: &[u8],
+    fence: &RequestFence,
+) -> TxnRequest {
     let Enter { name, body, session, precondition, base_version } = *enter;
     let (key, line) = (key.to_vec(), keys.line(&name.line));
     let base = keys.register(&Register::Base(name.line.clone()));
     let mut compare = vec![
         is_made(key.clone(), 0),
-        is_as_known(keys, latch),
+        is_as_known(keys, fence),
         is_changed(base.clone(), base_version),
     ];
     match precondition {
         Precondition::SameCapacity => compare.extend(keys.others(name).map(is_empty)),
-        Precondition::UnchangedSince(0) => compare.push(is_empty(line.clone())),
-        Precondition::UnchangedSince(at) => compare.push(is_unchanged(line.clone(), at)),
+        Precondition::EmptyLine => compare.push(is_empty(line.clone())),
     }
     let last = range_op(last(line, PAGE));
     let put = put_op(put(key.clone(), value(name.id, body), session.cast_signed()));
@@ -77,7 +58,7 @@ pub(crate) fn enter(keys: &Keys, enter: &Enter<'_>, key: &[u8], latch: &Latch) -
         failure: vec![
             last,
             range_op(get(key)),
-            range_op(get(keys.latch(latch))),
+            range_op(get(keys.fence(fence))),
             range_op(get(base)),
         ],
     }
@@ -88,18 +69,17 @@ pub(crate) fn enter(keys: &Keys, enter: &Enter<'_>, key: &[u8], latch: &Latch) -
 pub(crate) fn position(last: &Front, own: &Node) -> Option<Position> {
     let own_at = last.nodes.partition_point(|node| node.created < own.created);
     let (nodes, share) = (&last.nodes[..own_at], own.ticket.share);
-    let (mut ahead, unseen) = (Ahead::of(nodes), unseen(last));
-    if unseen > 0 && served(ahead.taken, share) {
+    let (taken, unseen) = (nodes.iter().map(Node::take).sum(), unseen(last));
+    if unseen > 0 && served(taken, share) {
         return None;
     }
-    ahead.count = ahead.count.saturating_add(unseen);
-    ahead.taken = taken_with(ahead.taken, unseen);
+    let ahead = (nodes.len().saturating_add(unseen), taken_with(taken, unseen));
     Some(Position::new(last.at, ahead, nodes.iter().rev().cloned(), share))
 }
 
 /// Returns the answer for a ticket of this capacity that is kept out of its line, from some tickets
 /// of the line.
-pub(crate) fn out(front: &Front, of: u32, base: Written) -> Entered {
+pub(crate) fn out(front: &Front, of: u32, base: RegisterValue) -> Entered {
     let taken = taken_with(front.nodes.iter().map(Node::take).sum(), unseen(front));
     let other_capacity = front.nodes.iter().map(|node| node.name.of).find(|other| *other != of);
     Entered::Out { at: front.at, taken, other_capacity, base }
@@ -122,8 +102,8 @@ pub(crate) enum EnterReply {
     Decided(Box<Entered>),
     /// Another ticket has that key.
     KeyTaken,
-    /// The latch has changed. This is the latch at that moment.
-    Fenced(Latch, u64),
+    /// The fence has changed. This is the fence at that moment.
+    Fenced(RequestFence, u64),
     /// The ticket is in its line, behind one that cannot be read.
     Unreadable(Box<Node>, Error),
     /// The ticket joined, and is not among the last of its line: no member answers that.
@@ -132,10 +112,10 @@ pub(crate) enum EnterReply {
 
 /// Returns the outcome of a join.
 pub(crate) fn entered(
-    keys: &Keys,
+    keys: &KeyNames,
     enter: &Enter<'_>,
     key: &[u8],
-    latch: &Latch,
+    fence: &RequestFence,
     answer: TxnResponse,
 ) -> Result<EnterReply> {
     let at = answered_at(answer.header);
@@ -150,7 +130,7 @@ pub(crate) fn entered(
             return Ok(EnterReply::Malformed);
         }
         let node = made(enter, key, at)?;
-        if let Err(error) = refuse_unreadable(Tickets::of(keys, &last).unreadable, at) {
+        if let Err(error) = refuse_unreadable(ReadTickets::of(keys, &last).unreadable, at) {
             return Ok(EnterReply::Unreadable(Box::new(node), error));
         }
         return Ok(EnterReply::Joined(Box::new(node), front));
@@ -164,9 +144,9 @@ pub(crate) fn entered(
         return Ok(existing(node));
     }
     let kept = ranges.next().and_then(|range| range.kvs.into_iter().next());
-    let shut = kept.map_or(0, |kept| revision(kept.mod_revision));
-    if shut != latch.shut {
-        return Ok(EnterReply::Fenced(Latch { shut, ..*latch }, at));
+    let raised = kept.map_or(0, |kept| revision(kept.mod_revision));
+    if raised != fence.raised {
+        return Ok(EnterReply::Fenced(RequestFence { raised, ..*fence }, at));
     }
     let base = written(ranges.next().unwrap_or_default())?;
     Ok(EnterReply::Decided(Box::new(out(&front, enter.name.of, base))))
@@ -178,15 +158,19 @@ fn existing(node: Node) -> EnterReply {
 
 /// Returns a ticket of the same id with another key, which joined before this moment: another
 /// client, or a copy of this process, has put it there.
-pub(crate) fn twin(front: &Front, name: &Name, before: u64) -> Option<Node> {
+pub(crate) fn twin(front: &Front, name: &TicketName, before: u64) -> Option<Node> {
     let is_twin = |node: &&Node| node.name == *name && node.created < before;
     front.nodes.iter().find(is_twin).cloned()
 }
 
-/// Deletes the ticket's key if it and the others are unchanged. With a latch, the ticket is kept
+/// Deletes the ticket's key if it and the others are unchanged. With a fence, the ticket is kept
 /// out from then on, either way.
-pub(crate) fn remove(keys: &Keys, remove: &Remove<'_>, latch: Option<&Latch>) -> TxnRequest {
-    let Remove { node, provided, why, front, next } = *remove;
+pub(crate) fn remove(
+    keys: &KeyNames,
+    remove: &Remove<'_>,
+    fence: Option<&RequestFence>,
+) -> TxnRequest {
+    let Remove { node, provided, why, front } = *remove;
     let key = node.key.to_vec();
     let mut compare = vec![is_made(key.clone(), node.created)];
     compare.extend(provided.iter().map(|node| is_changed(node.key.to_vec(), node.version)));
@@ -195,41 +179,33 @@ pub(crate) fn remove(keys: &Keys, remove: &Remove<'_>, latch: Option<&Latch>) ->
         // Onlookers see it in the same revision.
         success.push(put_op(put(keys.broken(), node.name.id.to_string().into_bytes(), 0)));
     }
-    let line = |most| first(keys.line(&node.name.line), most);
-    let look = next.map(|next| get(next.key.to_vec())).or_else(|| front.map(line));
-    success.extend(look.map(range_op));
-    let shut = latch.map(|latch| shut(keys, latch));
-    success.extend(shut.clone());
-    TxnRequest { compare, success, failure: shut.into_iter().collect() }
+    success.extend(front.map(|most| range_op(first(keys.line(&node.name.line), most))));
+    let raise = fence.map(|fence| raise(keys, fence));
+    success.extend(raise.clone());
+    TxnRequest { compare, success, failure: raise.into_iter().collect() }
 }
 
 /// Deletes the ticket's key if it and the others are unchanged, and puts nothing: no mark of a
 /// break.
-pub(crate) fn remove_only(keys: &Keys, just: &Remove<'_>) -> TxnRequest {
+pub(crate) fn remove_only(keys: &KeyNames, just: &Remove<'_>) -> TxnRequest {
     remove(keys, &Remove { why: Why::Left, ..*just }, None)
 }
 
-/// Keeps out requests that were sent with this latch, or with an earlier one.
-fn shut(keys: &Keys, latch: &Latch) -> RequestOp {
-    put_op(put(keys.latch(latch), Vec::new(), latch.session.cast_signed()))
+/// Keeps out requests that were sent with this fence, or with an earlier one.
+fn raise(keys: &KeyNames, fence: &RequestFence) -> RequestOp {
+    put_op(put(keys.fence(fence), Vec::new(), fence.session.cast_signed()))
 }
 
 /// Returns the outcome of a removal.
-pub(crate) fn removed(keys: &Keys, remove: &Remove<'_>, answer: TxnResponse) -> Removed {
-    let at = answered_at(answer.header);
-    let gone = answer.succeeded;
-    let mut front = ranges(answer).next().map(|range| front(keys, &range, at));
-    if let (Some(front), Some(next)) = (&mut front, remove.next) {
-        // Another ticket may have its key.
-        front.nodes.retain(|node| node.created == next.created);
-    }
-    Removed { gone, front }
+pub(crate) fn removed(keys: &KeyNames, answer: TxnResponse) -> Removed {
+    let (at, gone) = (answered_at(answer.header), answer.succeeded);
+    Removed { gone, front: ranges(answer).next().map(|range| front(keys, &range, at)) }
 }
 
 /// Keeps the ticket out for good, and reads its key, if it has one.
-pub(crate) fn fence_out(keys: &Keys, key: Option<Vec<u8>>, latch: &Latch) -> TxnRequest {
+pub(crate) fn fence_out(keys: &KeyNames, key: Option<Vec<u8>>, fence: &RequestFence) -> TxnRequest {
     let own = key.map(|key| range_op(get(key)));
-    let success = [shut(keys, latch)].into_iter().chain(own).collect();
+    let success = [raise(keys, fence)].into_iter().chain(own).collect();
     TxnRequest { compare: Vec::new(), success, failure: Vec::new() }
 }
 
@@ -254,9 +230,9 @@ pub(crate) fn change(key: Vec<u8>, value: Vec<u8>, version: u64) -> TxnRequest {
 }
 
 /// Returns the front of a line from a range, in its order.
-pub(crate) fn front(keys: &Keys, range: &RangeResponse, at: u64) -> Front {
+pub(crate) fn front(keys: &KeyNames, range: &RangeResponse, at: u64) -> Front {
     let total = usize::try_from(range.count).unwrap_or(0);
-    let Tickets { nodes, unreadable } = Tickets::of(keys, range);
+    let ReadTickets { nodes, unreadable } = ReadTickets::of(keys, range);
     // Other keys do not count.
     let strangers = range.kvs.len() - nodes.len();
     Front { nodes, total: total.saturating_sub(strangers), at, unreadable }
@@ -264,21 +240,21 @@ pub(crate) fn front(keys: &Keys, range: &RangeResponse, at: u64) -> Front {
 
 /// The tickets among some keys.
 #[derive(Default)]
-pub(crate) struct Tickets {
+pub(crate) struct ReadTickets {
     /// The readable ones, in the order of the keys.
     pub(crate) nodes: Vec<Node>,
     /// The revision with which the first of the others was made.
     pub(crate) unreadable: Option<u64>,
 }
 
-impl Tickets {
-    pub(crate) fn of(keys: &Keys, range: &RangeResponse) -> Self {
+impl ReadTickets {
+    pub(crate) fn of(keys: &KeyNames, range: &RangeResponse) -> Self {
         let mut tickets = Self::default();
         range.kvs.iter().for_each(|kept| tickets.add(keys, kept));
         tickets
     }
 
-    pub(crate) fn add(&mut self, keys: &Keys, kept: &KeyValue) {
+    pub(crate) fn add(&mut self, keys: &KeyNames, kept: &KeyValue) {
         if let Some(node) = keys.node(kept) {
             self.nodes.push(node);
         } else if keys.is_ticket(&kept.key) {
@@ -298,28 +274,21 @@ pub(crate) fn refuse_unreadable(unreadable: Option<u64>, before: u64) -> Result<
 }
 
 /// Reads a register. If it has no number, no new number can be above the earlier ones.
-pub(crate) fn written(range: RangeResponse) -> Result<Written> {
-    let Some(kept) = range.kvs.into_iter().next() else { return Ok(Written::default()) };
+pub(crate) fn written(range: RangeResponse) -> Result<RegisterValue> {
+    let Some(kept) = range.kvs.into_iter().next() else { return Ok(RegisterValue::default()) };
     let value = std::str::from_utf8(&kept.value).ok().and_then(|text| text.parse().ok());
     let value = value.ok_or_else(errors::unreadable_number)?;
-    Ok(Written { value, version: revision(kept.mod_revision) })
-}
-
-/// Reads some keys at one moment. Not for every member: see
-/// [`survives_lost_readers`](crate::facts::survives_lost_readers).
-pub(crate) fn look(keys: impl Iterator<Item = Vec<u8>>) -> TxnRequest {
-    let success = keys.map(|key| range_op(get(key))).collect();
-    TxnRequest { compare: Vec::new(), success, failure: Vec::new() }
+    Ok(RegisterValue { value, version: revision(kept.mod_revision) })
 }
 
 /// Puts a session's key.
-pub(crate) fn open(keys: &Keys, session: SessionId) -> TxnRequest {
+pub(crate) fn open(keys: &KeyNames, session: SessionId) -> TxnRequest {
     let put = put(keys.session(session), Vec::new(), session.cast_signed());
     TxnRequest { compare: Vec::new(), success: vec![put_op(put)], failure: Vec::new() }
 }
 
 /// Reads the line's tickets that were made before this one, the nearest first.
-pub(crate) fn ahead(keys: &Keys, node: &Node, most: usize) -> RangeRequest {
+pub(crate) fn ahead(keys: &KeyNames, node: &Node, most: usize) -> RangeRequest {
     debug_assert!(node.created > 0, "nothing is made before the first revision");
     crate::ask::last_before(keys.line(&node.name.line), node.created, most)
 }

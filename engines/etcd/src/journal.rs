@@ -8,16 +8,16 @@ use std::time::Duration;
 use prost::Message;
 use tenure_core::{Result, TicketId};
 use tenure_kit::Link;
-use tenure_queue::{Change, Followed, Why};
+use tenure_queue::{ChangesAt, Followed, NodeChange, Why};
 use tokio::sync::mpsc;
 
 use crate::client::Etcd;
-use crate::keys::{Keys, revision};
 use crate::link::{self, Members};
+use crate::names::{KeyNames, revision};
 use crate::status::Code;
-use crate::watches::News;
-use crate::wire::event::EventType;
-use crate::wire::{Event, KeyValue, WatchResponse};
+use crate::watches::KeyWatch;
+use crate::wire::key_event::EventType;
+use crate::wire::{KeyEvent, KeyValue, WatchResponse};
 
 /// Maximum moments that an onlooker may be behind. Beyond that it begins anew.
 const BEHIND_MAX: usize = 1024;
@@ -25,8 +25,6 @@ const BEHIND_MAX: usize = 1024;
 const MOMENT_BYTES_MAX: usize = 64 << 20;
 /// Pause between two attempts to resume a watch.
 const PAUSE: Duration = Duration::from_millis(250);
-
-type Moment = (u64, Vec<Change>);
 
 /// Lists all tickets, and subscribes to later changes.
 pub(crate) async fn follow(etcd: &Etcd) -> Result<Followed> {
@@ -51,12 +49,12 @@ pub(crate) async fn follow(etcd: &Etcd) -> Result<Followed> {
 /// Runs until there is no listener any more, or a change may have been missed.
 async fn run(
     link: Weak<Link<Members>>,
-    keys: Keys,
-    mut news: News,
+    keys: KeyNames,
+    mut news: KeyWatch,
     mut at: u64,
-    tell: mpsc::Sender<Moment>,
+    tell: mpsc::Sender<ChangesAt>,
 ) {
-    let mut parts = Parts::default();
+    let mut parts = PartialMoment::default();
     loop {
         let answer = tokio::select! {
             answer = news.next() => answer,
@@ -64,7 +62,7 @@ async fn run(
         };
         let Some(answer) = answer else {
             let Some(again) = resume(&link, &keys, at, &tell).await else { return };
-            (news, parts) = (again, Parts::default());
+            (news, parts) = (again, PartialMoment::default());
             continue;
         };
         if answer.compact_revision > 0 {
@@ -87,10 +85,10 @@ async fn run(
 /// any more.
 async fn resume(
     link: &Weak<Link<Members>>,
-    keys: &Keys,
+    keys: &KeyNames,
     at: u64,
-    tell: &mpsc::Sender<Moment>,
-) -> Option<News> {
+    tell: &mpsc::Sender<ChangesAt>,
+) -> Option<KeyWatch> {
     loop {
         tokio::select! {
             () = tokio::time::sleep(PAUSE) => {}
@@ -113,11 +111,11 @@ async fn resume(
 
 /// The parts of an incomplete moment.
 #[derive(Default)]
-struct Parts(Vec<Event>);
+struct PartialMoment(Vec<KeyEvent>);
 
-impl Parts {
+impl PartialMoment {
     /// Returns the complete moments; `None` if the rest is too large to keep.
-    fn whole(&mut self, answer: WatchResponse) -> Option<Vec<Event>> {
+    fn whole(&mut self, answer: WatchResponse) -> Option<Vec<KeyEvent>> {
         self.0.extend(answer.events);
         let mut whole = self.0.len();
         if answer.fragment {
@@ -132,22 +130,22 @@ impl Parts {
     }
 }
 
-fn at(event: &Event) -> u64 {
+fn at(event: &KeyEvent) -> u64 {
     event.kv.as_ref().map_or(0, |kv| revision(kv.mod_revision))
 }
 
 /// Returns the changes, all of one revision together; `None` if they are unknown.
-fn moments(keys: &Keys, events: &[Event]) -> Vec<(u64, Option<Vec<Change>>)> {
+fn moments(keys: &KeyNames, events: &[KeyEvent]) -> Vec<(u64, Option<Vec<NodeChange>>)> {
     let parts = events.chunk_by(|one, other| at(one) == at(other));
     parts.map(|part| (part.first().map_or(0, at), changes(keys, part))).collect()
 }
 
-fn changes(keys: &Keys, events: &[Event]) -> Option<Vec<Change>> {
-    let (gone, put): (Vec<&Event>, Vec<&Event>) =
+fn changes(keys: &KeyNames, events: &[KeyEvent]) -> Option<Vec<NodeChange>> {
+    let (gone, put): (Vec<&KeyEvent>, Vec<&KeyEvent>) =
         events.iter().partition(|event| event.r#type == i32::from(EventType::Delete));
     let put: Vec<&KeyValue> = put.into_iter().filter_map(|event| event.kv.as_ref()).collect();
     let is_ours = |key: &[u8]| keys.is_ticket(key) || keys.is_session(key);
-    let is_gone = |event: &&Event| event.kv.as_ref().is_some_and(|kv| is_ours(&kv.key));
+    let is_gone = |event: &&KeyEvent| event.kv.as_ref().is_some_and(|kv| is_ours(&kv.key));
     let gone: Option<Vec<&KeyValue>> =
         gone.into_iter().filter(is_gone).map(|event| event.prev_kv.as_ref()).collect();
     let gone = gone?;
@@ -167,8 +165,8 @@ fn changes(keys: &Keys, events: &[Event]) -> Option<Vec<Change>> {
         } else {
             Why::Left
         };
-        Some(Change::Gone(name.line, name.id, why))
+        Some(NodeChange::Gone(name.line, name.id, why))
     });
-    let put = put.into_iter().filter_map(|kv| keys.node(kv)).map(Change::Is);
+    let put = put.into_iter().filter_map(|kv| keys.node(kv)).map(NodeChange::Is);
     Some(gone.chain(put).collect())
 }

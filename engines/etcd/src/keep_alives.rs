@@ -1,7 +1,7 @@
 //! Keep-alives: one stream for all sessions of a connection.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
@@ -27,12 +27,12 @@ pub(crate) struct KeepAlives {
 #[derive(Clone)]
 struct KeepAliveStream {
     send: mpsc::Sender<LeaseKeepAliveRequest>,
-    waiting: Waiting,
+    waiting: WaitingCallers,
 }
 
 /// Callers that wait for an answer, by lease. Answers for one lease come in the order of the
 /// requests.
-type Waiting = Arc<Mutex<HashMap<i64, VecDeque<oneshot::Sender<LeaseKeepAliveResponse>>>>>;
+type WaitingCallers = Arc<Mutex<HashMap<i64, VecDeque<oneshot::Sender<LeaseKeepAliveResponse>>>>>;
 
 impl KeepAlives {
     pub(crate) fn on(wire: AuthorizedChannel) -> Self {
@@ -43,7 +43,7 @@ impl KeepAlives {
     pub(crate) async fn send(&self, lease: i64) -> Result<LeaseKeepAliveResponse, Status> {
         let open = self.open();
         let (tell, told) = oneshot::channel();
-        lock(&open.waiting).entry(lease).or_default().push_back(tell);
+        open.waiting.lock().entry(lease).or_default().push_back(tell);
         // If the caller gives up, the stream counts as silent: the next keep-alive opens another.
         let mut silent =
             Silent { keep_alives: self, stream: open.waiting.clone(), is_answered: false };
@@ -56,17 +56,17 @@ impl KeepAlives {
 
     /// Sends one keep-alive on another stream.
     pub(crate) async fn send_anew(&self, lease: i64) -> Result<LeaseKeepAliveResponse, Status> {
-        *lock(&self.open) = None;
+        *self.open.lock() = None;
         self.send(lease).await
     }
 
     fn open(&self) -> KeepAliveStream {
-        let mut slot = lock(&self.open);
+        let mut slot = self.open.lock();
         if let Some(open) = slot.as_ref().filter(|open| !open.send.is_closed()) {
             return open.clone();
         }
         let (send, requests) = mpsc::channel(UNDER_WAY_MAX);
-        let open = KeepAliveStream { send, waiting: Waiting::default() };
+        let open = KeepAliveStream { send, waiting: WaitingCallers::default() };
         self.home.spawn(run(self.wire.clone(), requests, open.waiting.clone()));
         slot.insert(open).clone()
     }
@@ -74,7 +74,7 @@ impl KeepAlives {
 
 struct Silent<'a> {
     keep_alives: &'a KeepAlives,
-    stream: Waiting,
+    stream: WaitingCallers,
     is_answered: bool,
 }
 
@@ -82,7 +82,7 @@ impl Drop for Silent<'_> {
     fn drop(&mut self) {
         if !self.is_answered {
             let is_its = |open: &mut KeepAliveStream| Arc::ptr_eq(&open.waiting, &self.stream);
-            lock(&self.keep_alives.open).take_if(is_its);
+            self.keep_alives.open.lock().take_if(is_its);
         }
     }
 }
@@ -91,7 +91,7 @@ impl Drop for Silent<'_> {
 async fn run(
     wire: AuthorizedChannel,
     mut requests: mpsc::Receiver<LeaseKeepAliveRequest>,
-    waiting: Waiting,
+    waiting: WaitingCallers,
 ) {
     if let Ok((send, answers)) = stream(&wire, KEEP_ALIVE).await {
         tokio::select! {
@@ -99,10 +99,10 @@ async fn run(
             () = hear(answers, &waiting) => {}
         }
     }
-    lock(&waiting).clear();
+    waiting.lock().clear();
 }
 
-async fn hear(mut answers: Answers<LeaseKeepAliveResponse>, waiting: &Waiting) {
+async fn hear(mut answers: Answers<LeaseKeepAliveResponse>, waiting: &WaitingCallers) {
     while let Ok(Some(answer)) = answers.message().await {
         if let Some(tell) = next(waiting, answer.id) {
             // The caller may have given up.
@@ -113,8 +113,8 @@ async fn hear(mut answers: Answers<LeaseKeepAliveResponse>, waiting: &Waiting) {
 
 /// Returns the caller that waits for the next answer for a lease. Removes the entry of a lease
 /// without callers.
-fn next(waiting: &Waiting, lease: i64) -> Option<oneshot::Sender<LeaseKeepAliveResponse>> {
-    let mut waiting = lock(waiting);
+fn next(waiting: &WaitingCallers, lease: i64) -> Option<oneshot::Sender<LeaseKeepAliveResponse>> {
+    let mut waiting = waiting.lock();
     let all = waiting.get_mut(&lease)?;
     let next = all.pop_front();
     if all.is_empty() {
@@ -123,19 +123,15 @@ fn next(waiting: &Waiting, lease: i64) -> Option<oneshot::Sender<LeaseKeepAliveR
     next
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn nothing_is_kept_of_a_lease_for_which_nobody_waits() {
-        let (waiting, (tell, _told)) = (Waiting::default(), oneshot::channel());
-        lock(&waiting).entry(7).or_default().push_back(tell);
+        let (waiting, (tell, _told)) = (WaitingCallers::default(), oneshot::channel());
+        waiting.lock().entry(7).or_default().push_back(tell);
         assert!(next(&waiting, 7).is_some() && next(&waiting, 7).is_none());
-        assert!(lock(&waiting).is_empty());
+        assert!(waiting.lock().is_empty());
     }
 }

@@ -25,9 +25,9 @@
 //! | `watches`, `listeners` | the one stream of watches, and its subscribers |
 //! | `signs` | a keep-alive of a session, and whether its answer counts |
 //! | `client`, `store`, `entry` | one client, and the contract of a queue, filled in |
-//! | `keys`, `ask` | the names of keys, and requests as data |
+//! | `names`, `ask` | the names of keys, and requests as data |
 //! | `ordinals` | the last parts of ticket keys, used again |
-//! | `latches` | how the engine keeps a given-up request out for good |
+//! | `request_fences` | how the engine keeps a given-up request out for good |
 //! | `orphans` | tickets of a session that its client does not know |
 //! | `journal` | the changes of all tickets, from a watch |
 //! | `still_held` | guarded writes: a comparison for a transaction of one's own |
@@ -47,13 +47,13 @@ mod entry;
 mod facts;
 mod journal;
 mod keep_alives;
-mod keys;
-mod latches;
 mod link;
 mod listeners;
+mod names;
 mod ordinals;
 mod orphans;
 mod refused;
+mod request_fences;
 mod settings;
 mod signs;
 mod status;
@@ -69,7 +69,7 @@ use std::sync::Arc;
 use tenure_core::layers::{OnRuntime, Retries};
 use tenure_core::{BackgroundRuntime, Locks, Result, Runtime};
 use tenure_kit::IN_PLACE_MAX;
-use tenure_queue::Queue;
+use tenure_queue::SessionEngine;
 
 pub use client::Etcd;
 pub use description::DESCRIPTION;
@@ -109,7 +109,7 @@ pub async fn connect(url: impl AsRef<str>) -> Result<Locks> {
 /// # Errors
 ///
 /// As [`connect()`].
-pub async fn engine(url: &str, host: Arc<dyn Runtime>) -> Result<OnRuntime<Queue<Etcd>>> {
+pub async fn engine(url: &str, host: Arc<dyn Runtime>) -> Result<OnRuntime<SessionEngine<Etcd>>> {
     engine_with(Settings::from_url(url)?, host).await
 }
 
@@ -119,9 +119,12 @@ async fn open(settings: Settings) -> Result<Locks> {
     Ok(Locks::with_retries(engine, host, RETRIES))
 }
 
-async fn engine_with(settings: Settings, host: Arc<dyn Runtime>) -> Result<OnRuntime<Queue<Etcd>>> {
+async fn engine_with(
+    settings: Settings,
+    host: Arc<dyn Runtime>,
+) -> Result<OnRuntime<SessionEngine<Etcd>>> {
     let beats = host.clone();
-    let opening = async move { Ok(Queue::new(Etcd::open(settings).await?, beats)) };
+    let opening = async move { Ok(SessionEngine::new(Etcd::open(settings).await?, beats)) };
     let hosted = OnRuntime::make(host, opening).await?;
     let hosted = hosted.in_place_where(|queue| queue.store().cluster.has_link_here(), IN_PLACE_MAX);
     Ok(hosted.waits_on_host())

@@ -1,6 +1,5 @@
 //! The members of a cluster for the kit's link, and the state of one connection.
 
-use std::sync::MutexGuard;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -11,13 +10,13 @@ use tenure_core::{Error, Result, errors};
 use tenure_kit::{ConnectContext, Connection, Link, Origin, Server};
 use tokio::time::{Instant, timeout};
 
-use crate::calls::{AuthorizedChannel, Token};
+use crate::calls::{AuthorizedChannel, LoginToken};
 use crate::connect::{Greeting, answers, connect};
 use crate::keep_alives::KeepAlives;
 use crate::settings::Settings;
 use crate::status::{ENDED, Status};
 use crate::trouble;
-use crate::watches::Watches;
+use crate::watches::KeyWatches;
 
 /// Time for which a new client waits for the members that it does not use.
 const OTHERS_WITHIN: Duration = Duration::from_millis(500);
@@ -38,7 +37,7 @@ pub(crate) struct Members {
     /// A member was reached, with a leader or without.
     is_met: AtomicBool,
     /// The login token, which all members know until they forget it.
-    token: Mutex<Option<Token>>,
+    token: Mutex<Option<LoginToken>>,
 }
 
 /// An open connection to one member.
@@ -48,7 +47,7 @@ pub(crate) struct MemberConnection {
     pub(crate) wire: AuthorizedChannel,
     pub(crate) version: Option<String>,
     pub(crate) keep_alives: KeepAlives,
-    pub(crate) watches: Watches,
+    pub(crate) watches: KeyWatches,
     /// Count of answers.
     pub(crate) heard: AtomicU64,
 }
@@ -115,7 +114,7 @@ impl Members {
 
     /// Drops a token that the members do not know any more: the next connection requests another.
     fn forget(&self, wire: &AuthorizedChannel) {
-        self.token().take_if(|token| wire.token.as_ref() == Some(token));
+        self.token.lock().take_if(|token| wire.token.as_ref() == Some(token));
     }
 
     /// Notes that a member with a leader was reached.
@@ -128,19 +127,15 @@ impl Members {
     ) -> Result<MemberConnection> {
         self.is_met.store(true, Ordering::Release);
         self.refuse_other(greeting.cluster)?;
-        self.token().clone_from(&wire.token);
+        self.token.lock().clone_from(&wire.token);
         if is_home {
             self.next.store(at + 1, Ordering::Relaxed);
             self.at_home.store(at, Ordering::Relaxed);
         }
         let (keep_alives, watches) =
-            (KeepAlives::on(wire.clone()), Watches::on(wire.clone(), self.settings.timeout));
+            (KeepAlives::on(wire.clone()), KeyWatches::on(wire.clone(), self.settings.timeout));
         let (version, heard) = (greeting.version, AtomicU64::new(0));
         Ok(MemberConnection { at, wire, version, keep_alives, watches, heard })
-    }
-
-    fn token(&self) -> MutexGuard<'_, Option<Token>> {
-        self.token.lock()
     }
 
     /// Returns whether a member was reached ever.
@@ -151,7 +146,7 @@ impl Members {
     /// Refuses members of another cluster, if they answer at once. A client uses one member, and
     /// two clients of two clusters would both get the same lock.
     pub(crate) async fn refuse_others(&self) -> Result<()> {
-        let (home, token) = (self.at_home.load(Ordering::Relaxed), self.token().clone());
+        let (home, token) = (self.at_home.load(Ordering::Relaxed), self.token.lock().clone());
         let (members, until) =
             (self.settings.members.iter().enumerate(), Instant::now() + OTHERS_WITHIN);
         let others = members
@@ -196,7 +191,7 @@ impl Server for Members {
         let (mut is_leaderless, mut refused, mut next) = (false, None, others.next());
         loop {
             if let Some(at) = next.take() {
-                let known = self.token().clone();
+                let known = self.token.lock().clone();
                 let tried = connect(&self.settings, &members[at], known, until);
                 under_way.push(async move { (at, tried.await) });
             }

@@ -1,8 +1,8 @@
 //! The listeners of the watches of one stream, and the routing of answers to them.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, MutexGuard};
 
 use tokio::sync::{Mutex as AsyncMutex, Notify, OwnedMutexGuard, mpsc, oneshot};
 
@@ -12,11 +12,8 @@ use crate::wire::watch_request::RequestUnion;
 use crate::wire::{WatchCancelRequest, WatchRequest, WatchResponse};
 
 /// The watches of one stream.
-#[derive(Clone)]
-pub(crate) struct Watched(pub(crate) Arc<Inner>);
-
 #[derive(Default)]
-pub(crate) struct Inner {
+pub(crate) struct StreamWatches {
     /// `None`: the stream has ended.
     listeners: Mutex<Option<Listeners>>,
     /// Answers name watches by the requested ids. etcd does so, and its `grpc-proxy` does not.
@@ -35,7 +32,7 @@ pub(crate) struct Inner {
 
 #[derive(Default)]
 struct Listeners {
-    by_id: HashMap<i64, Listener>,
+    by_id: HashMap<i64, WatchListener>,
     /// The ids that a proxy gave, and the requested ids.
     ids: HashMap<i64, i64>,
     /// The watch whose answer may have another id. It keeps the turn until that answer comes.
@@ -44,7 +41,7 @@ struct Listeners {
 
 impl Listeners {
     /// Removes a listener. Returns it, and the id of its watch at the member.
-    fn remove(&mut self, id: i64) -> Option<(Listener, i64)> {
+    fn remove(&mut self, id: i64) -> Option<(WatchListener, i64)> {
         let listener = self.by_id.remove(&id)?;
         let given = listener.given.unwrap_or(id);
         self.ids.remove(&given);
@@ -74,20 +71,20 @@ enum Created {
     Unwanted,
 }
 
-impl Watched {
-    pub(crate) fn new() -> Self {
+impl StreamWatches {
+    pub(crate) fn new() -> Arc<Self> {
         let listeners = Mutex::new(Some(Listeners::default()));
-        Self(Arc::new(Inner { listeners, ..Inner::default() }))
+        Arc::new(Self { listeners, ..Self::default() })
     }
 
     /// Waits for the turn to create a watch: one at a time, unless answers are known to use the
     /// requested ids.
     pub(crate) async fn turn(&self) -> Option<OwnedMutexGuard<()>> {
-        let keeps_ids = || self.0.keeps_ids.load(Ordering::Acquire);
+        let keeps_ids = || self.keeps_ids.load(Ordering::Acquire);
         if keeps_ids() {
             return None;
         }
-        let turn = self.0.creating.clone().lock_owned().await;
+        let turn = self.creating.clone().lock_owned().await;
         (!keeps_ids()).then_some(turn)
     }
 
@@ -96,10 +93,10 @@ impl Watched {
     pub(crate) fn insert(
         &self,
         id: i64,
-        listener: Listener,
+        listener: WatchListener,
         turn: Option<OwnedMutexGuard<()>>,
     ) -> bool {
-        let mut all = self.listeners();
+        let mut all = self.listeners.lock();
         let Some(all) = all.as_mut() else { return false };
         all.by_id.insert(id, listener);
         if let Some(turn) = turn {
@@ -110,47 +107,43 @@ impl Watched {
 
     /// Returns whether all other callers that create a watch wait for this one.
     pub(crate) fn has_turn(&self, id: i64) -> bool {
-        let all = self.listeners();
+        let all = self.listeners.lock();
         all.as_ref().is_some_and(|all| all.creating.as_ref().is_some_and(|(one, _)| *one == id))
     }
 
     /// Removes a listener. Returns the id of its watch at the member.
     pub(crate) fn remove(&self, id: i64) -> i64 {
-        let removed = self.listeners().as_mut().and_then(|all| all.remove(id));
+        let removed = self.listeners.lock().as_mut().and_then(|all| all.remove(id));
         // Dropped outside of the lock.
         removed.map_or(id, |(_, given)| given)
     }
 
     /// Ends the stream. All listeners read again.
     pub(crate) fn end(&self) {
-        let ended = self.listeners().take();
+        let ended = self.listeners.lock().take();
         // Dropped outside of the lock.
         drop(ended);
-        self.0.ended.notify_one();
+        self.ended.notify_one();
     }
 
     pub(crate) fn has_ended(&self) -> bool {
-        self.listeners().is_none()
-    }
-
-    fn listeners(&self) -> MutexGuard<'_, Option<Listeners>> {
-        lock(&self.0.listeners)
+        self.listeners.lock().is_none()
     }
 
     /// Returns the request that cancels the next watch without a listener.
     pub(crate) fn unwanted(&self) -> Option<WatchRequest> {
-        lock(&self.0.unwanted).pop().map(cancel)
+        self.unwanted.lock().pop().map(cancel)
     }
 
     pub(crate) fn hear(&self, answer: WatchResponse) {
-        self.0.heard.fetch_add(1, Ordering::Relaxed);
+        self.heard.fetch_add(1, Ordering::Relaxed);
         // Dropped outside of the lock.
         drop(self.pass_on(answer));
     }
 
     /// Passes an answer to its listener. Returns the listener if it is removed by that.
-    fn pass_on(&self, mut answer: WatchResponse) -> Option<Listener> {
-        let mut all = self.listeners();
+    fn pass_on(&self, mut answer: WatchResponse) -> Option<WatchListener> {
+        let mut all = self.listeners.lock();
         let all = all.as_mut()?;
         if answer.watch_id < 0 && answer.canceled {
             // Late versions do not name the watch that they refuse. It is one of those that have
@@ -166,7 +159,7 @@ impl Watched {
         }
         if answer.created {
             match all.created(answer.watch_id) {
-                Created::AsAsked => self.0.keeps_ids.store(true, Ordering::Release),
+                Created::AsAsked => self.keeps_ids.store(true, Ordering::Release),
                 Created::Otherwise => {}
                 Created::Unwanted => self.is_unwanted(answer.watch_id),
             }
@@ -191,8 +184,8 @@ impl Watched {
 
     /// Notes a watch that the member has to cancel.
     pub(crate) fn is_unwanted(&self, given: i64) {
-        lock(&self.0.unwanted).push(given);
-        self.0.more_unwanted.notify_one();
+        self.unwanted.lock().push(given);
+        self.more_unwanted.notify_one();
     }
 }
 
@@ -202,7 +195,7 @@ pub(crate) fn cancel(watch_id: i64) -> WatchRequest {
 }
 
 /// A listener of one key or span.
-pub(crate) struct Listener {
+pub(crate) struct WatchListener {
     /// Receives the revision at which the member has begun to watch.
     pub(crate) begun: Option<oneshot::Sender<Result<i64, String>>>,
     /// Receives the answers.
@@ -213,21 +206,17 @@ pub(crate) struct Listener {
     pub(crate) given: Option<i64>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn who_comes_when_the_stream_has_ended_is_told_so() {
-        let watched = Watched::new();
+        let watched = StreamWatches::new();
         let listener = || {
             let (begun, has_begun) = oneshot::channel();
             let (queue, _) = mpsc::channel(1);
-            (Listener { begun: Some(begun), queue, after: 0, given: None }, has_begun)
+            (WatchListener { begun: Some(begun), queue, after: 0, given: None }, has_begun)
         };
         let ((one, mut has_begun), (late, _)) = (listener(), listener());
         assert!(watched.insert(1, one, None));

@@ -9,12 +9,11 @@
 //! and its place, and requests compare those.
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
-use std::sync::MutexGuard;
 use std::time::{Duration, Instant};
 
 use tenure_core::sync::Mutex;
 use tenure_core::{Error, Loss, Result, TicketId};
-use tenure_queue::{LineId, Name, SessionId};
+use tenure_queue::{LineId, SessionId, TicketName};
 
 /// Time after which a request without an answer does not arrive any more.
 const LATE_MAX: Duration = Duration::from_secs(120);
@@ -45,8 +44,8 @@ struct OrdinalUse {
     ordinal: u32,
     /// A request for its join was not answered, and may still be on its way.
     is_asked: bool,
-    /// The revision of its latch at its last request.
-    latch: u64,
+    /// The revision of its fence at its last request.
+    fence: u64,
     /// Such a request is refused.
     is_fenced_out: bool,
 }
@@ -56,15 +55,9 @@ pub(crate) struct PendingJoin<'a> {
     ordinals: &'a Ordinals,
     id: TicketId,
     before: bool,
-    alone: bool,
 }
 
 impl PendingJoin<'_> {
-    /// Returns whether no other ticket of its session has an ordinal in its line.
-    pub(crate) fn is_alone(&self) -> bool {
-        self.alone
-    }
-
     /// Returns whether an earlier request for the ticket was not answered.
     pub(crate) fn was_asked_before(&self) -> bool {
         self.before
@@ -72,7 +65,7 @@ impl PendingJoin<'_> {
 
     /// Notes that it was answered.
     pub(crate) fn answered(self) {
-        if let Some(ticket) = self.ordinals.lock().tickets.get_mut(&self.id) {
+        if let Some(ticket) = self.ordinals.0.lock().tickets.get_mut(&self.id) {
             ticket.is_asked = self.before;
         }
     }
@@ -81,35 +74,35 @@ impl PendingJoin<'_> {
 impl Ordinals {
     /// Adds a session.
     pub(crate) fn open(&self, session: SessionId) {
-        self.lock().sessions.insert(session, HashMap::new());
+        self.0.lock().sessions.insert(session, HashMap::new());
     }
 
     /// Removes a session that is over.
     pub(crate) fn end(&self, session: SessionId) {
-        self.lock().sessions.remove(&session);
+        self.0.lock().sessions.remove(&session);
     }
 
     /// Returns the session and the ordinal of this ticket, if it has one.
     pub(crate) fn of(&self, id: TicketId) -> Option<(SessionId, u32)> {
-        self.lock().tickets.get(&id).map(|ticket| (ticket.session, ticket.ordinal))
+        self.0.lock().tickets.get(&id).map(|ticket| (ticket.session, ticket.ordinal))
     }
 
     /// Returns the lines and ordinals of this session's tickets.
     pub(crate) fn taken(&self, session: SessionId) -> HashSet<(LineId, u32)> {
-        let taken = self.lock();
+        let taken = self.0.lock();
         let some = taken.tickets.values().filter(|ticket| ticket.session == session);
         some.map(|ticket| (ticket.line.clone(), ticket.ordinal)).collect()
     }
 
     /// Takes an ordinal for a ticket that is about to join with a request that names this revision
-    /// of its latch. A ticket that joins again keeps its session and its ordinal.
+    /// of its fence. A ticket that joins again keeps its session and its ordinal.
     pub(crate) fn take(
         &self,
-        name: &Name,
+        name: &TicketName,
         session: SessionId,
-        latch: u64,
+        fence: u64,
     ) -> Result<(u32, PendingJoin<'_>)> {
-        let mut taken = self.lock();
+        let mut taken = self.0.lock();
         taken.free_late();
         let known = taken.tickets.get_mut(&name.id).filter(|ticket| ticket.session == session);
         let before = known.as_ref().is_some_and(|ticket| ticket.is_asked);
@@ -117,63 +110,57 @@ impl Ordinals {
             Some(ticket) => {
                 ticket.is_asked = true;
                 ticket.is_fenced_out = false;
-                ticket.latch = latch.max(ticket.latch);
+                ticket.fence = fence.max(ticket.fence);
                 ticket.ordinal
             }
-            None => taken.choose(name, session, latch)?,
+            None => taken.choose(name, session, fence)?,
         };
-        let line = taken.sessions.get(&session).and_then(|lines| lines.get(&name.line));
-        let alone = line.is_some_and(|line| line.taken() == 1);
         drop(taken);
-        Ok((ordinal, PendingJoin { ordinals: self, id: name.id, before, alone }))
+        Ok((ordinal, PendingJoin { ordinals: self, id: name.id, before }))
     }
 
     /// Takes another ordinal for a ticket that is not in the line, because another ticket has its
     /// key: a copy of this process has the same lease.
-    pub(crate) fn elsewhere(&self, name: &Name, session: SessionId) -> Result<()> {
-        let mut taken = self.lock();
+    pub(crate) fn elsewhere(&self, name: &TicketName, session: SessionId) -> Result<()> {
+        let mut taken = self.0.lock();
         let before = taken.tickets.remove(&name.id);
-        let latch = before.as_ref().map_or(0, |before| before.latch);
+        let fence = before.as_ref().map_or(0, |before| before.fence);
         taken.doubtful.extend(before.map(|before| (Instant::now(), before)));
-        taken.choose(name, session, latch)?;
+        taken.choose(name, session, fence)?;
         taken.tickets.entry(name.id).and_modify(|ticket| ticket.is_asked = false);
         Ok(())
     }
 
-    /// Returns whether a request for this ticket may still be on its way without a latch that stops
+    /// Returns whether a request for this ticket may still be on its way without a fence that stops
     /// it.
     pub(crate) fn is_doubtful(&self, id: TicketId) -> bool {
-        self.lock().tickets.get(&id).is_some_and(OrdinalUse::is_doubtful)
+        self.0.lock().tickets.get(&id).is_some_and(OrdinalUse::is_doubtful)
     }
 
-    /// Notes that the latch of this ticket was shut with this revision: requests that name an
+    /// Notes that the fence of this ticket was raised with this revision: requests that name an
     /// earlier one are refused.
     pub(crate) fn fenced_out(&self, id: TicketId, at: u64) {
-        if let Some(ticket) = self.lock().tickets.get_mut(&id) {
-            ticket.is_fenced_out |= ticket.latch < at;
+        if let Some(ticket) = self.0.lock().tickets.get_mut(&id) {
+            ticket.is_fenced_out |= ticket.fence < at;
         }
     }
 
     /// Forgets a ticket. Its ordinal may be used again, unless a lost request may still come to it.
     pub(crate) fn forget(&self, id: TicketId) {
-        let mut taken = self.lock();
+        let mut taken = self.0.lock();
         if let Some(ticket) = taken.tickets.remove(&id) {
             taken.leave(ticket);
         }
     }
-
-    fn lock(&self) -> MutexGuard<'_, Taken> {
-        self.0.lock()
-    }
 }
 
 impl Taken {
-    fn choose(&mut self, name: &Name, session: SessionId, latch: u64) -> Result<u32> {
+    fn choose(&mut self, name: &TicketName, session: SessionId, fence: u64) -> Result<u32> {
         let lines =
             self.sessions.get_mut(&session).ok_or_else(|| Error::lost(Loss::SessionGone))?;
         let ordinal = lines.entry(name.line.clone()).or_default().take();
         let (line, is_asked, is_fenced_out) = (name.line.clone(), true, false);
-        let ticket = OrdinalUse { session, line, ordinal, is_asked, latch, is_fenced_out };
+        let ticket = OrdinalUse { session, line, ordinal, is_asked, fence, is_fenced_out };
         if let Some(before) = self.tickets.insert(name.id, ticket) {
             self.leave(before);
         }
@@ -235,8 +222,8 @@ mod tests {
 
     const SESSION: SessionId = 77;
 
-    fn name(key: &str) -> Name {
-        Name::of(&Ticket::new(Key::new(key).unwrap(), Share::WHOLE))
+    fn name(key: &str) -> TicketName {
+        TicketName::of(&Ticket::new(Key::new(key).unwrap(), Share::WHOLE))
     }
 
     fn ordinals() -> Ordinals {
@@ -245,14 +232,14 @@ mod tests {
         ordinals
     }
 
-    fn comes_in(ordinals: &Ordinals, name: &Name) -> u32 {
+    fn comes_in(ordinals: &Ordinals, name: &TicketName) -> u32 {
         let (ordinal, asking) = ordinals.take(name, SESSION, 0).unwrap();
         asking.answered();
         ordinal
     }
 
     /// Sends a request that is not answered.
-    fn is_lost(ordinals: &Ordinals, name: &Name) {
+    fn is_lost(ordinals: &Ordinals, name: &TicketName) {
         let _unanswered = ordinals.take(name, SESSION, 0).unwrap();
     }
 
@@ -269,7 +256,7 @@ mod tests {
         ordinals.forget(three.id);
         ordinals.forget(three.id);
         assert_eq!(comes_in(&ordinals, &name("k")), 0);
-        assert_eq!(ordinals.lock().sessions[&SESSION].len(), 2);
+        assert_eq!(ordinals.0.lock().sessions[&SESSION].len(), 2);
     }
 
     #[test]
@@ -290,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_was_sent_after_the_latch_was_shut_may_come_in() {
+    fn a_request_that_was_sent_after_the_latch_was_raised_may_come_in() {
         let ordinals = ordinals();
         let lost = name("k");
         is_lost(&ordinals, &lost);
@@ -337,6 +324,6 @@ mod tests {
         ordinals.elsewhere(&one, SESSION).unwrap();
         assert_eq!(comes_in(&ordinals, &one), 1);
         ordinals.forget(one.id);
-        assert_eq!(ordinals.lock().tickets.len(), 0);
+        assert_eq!(ordinals.0.lock().tickets.len(), 0);
     }
 }

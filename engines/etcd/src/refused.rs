@@ -5,7 +5,7 @@
 //! time is done by then, and is refused nevertheless.
 
 use tenure_core::{Error, ErrorKind, Result};
-use tenure_queue::{Name, Remove, Removed, Sought, Store as _};
+use tenure_queue::{Remove, Removed, SessionStore as _, Sought, TicketName};
 
 use crate::client::Etcd;
 use crate::entry;
@@ -13,7 +13,7 @@ use crate::entry;
 impl Etcd {
     /// Returns whether a ticket whose join failed in this way is certainly not in its line. Removes
     /// it if it was let in and refused.
-    pub(crate) async fn is_out_for(&self, name: &Name, error: &Error) -> bool {
+    pub(crate) async fn is_out_for(&self, name: &TicketName, error: &Error) -> bool {
         if error.kind() != ErrorKind::Rejected {
             return !error.is_retryable();
         }
@@ -27,12 +27,12 @@ impl Etcd {
         }
     }
 
-    /// Removes a ticket with a request that puts nothing, after another one was refused. It shuts
-    /// no latch: a join that is still on its way may succeed once there is room again. The README
+    /// Removes a ticket with a request that puts nothing, after another one was refused. It raises
+    /// no fence: a join that is still on its way may succeed once there is room again. The README
     /// says so.
     pub(crate) async fn remove_only(&self, remove: &Remove<'_>) -> Result<Removed> {
         let answer = self.cluster.txn(entry::remove_only(&self.keys, remove)).await?;
-        let mut removed = entry::removed(&self.keys, remove, answer);
+        let mut removed = entry::removed(&self.keys, answer);
         if !removed.gone {
             let (nodes, _) = self.look(&[Sought::Seen(remove.node)]).await?;
             let is_same = |node: tenure_queue::Node| node.created == remove.node.created;

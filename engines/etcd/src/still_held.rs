@@ -11,7 +11,7 @@ use tenure_queue::LineId;
 
 use crate::ask::is_made;
 use crate::client::Etcd;
-use crate::keys::number;
+use crate::names::number;
 use crate::{Settings, trouble};
 
 /// A comparison for a transaction of your own in the same cluster: "the lock is still held".

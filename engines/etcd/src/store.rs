@@ -6,22 +6,18 @@ use std::time::Duration;
 use futures_util::future::{join_all, select_all, try_join_all};
 use tenure_core::{Error, ErrorKind, Guarantees, Key, Loss, Result, TicketId, served};
 use tenure_queue::{
-    Ahead, Enter, Entered, Followed, Front, Granted, Hint, LineId, Name, Node, Position,
-    Precondition, Register, Remove, Removed, SessionId, Sought, Store, Watching, Written,
+    Enter, Entered, Followed, Front, Granted, Hint, LineId, Node, OpenWatch, Position, Register,
+    RegisterValue, Remove, Removed, SessionId, SessionStore, Sought, TicketName,
 };
 
 use crate::client::{Etcd, PAGE};
-use crate::entry::{EnterReply, Tickets};
-use crate::keys::{answered_at, revision, value};
-use crate::latches::Latch;
-use crate::ordinals::PendingJoin;
+use crate::entry::{EnterReply, ReadTickets};
+use crate::names::{answered_at, revision, value};
+use crate::request_fences::RequestFence;
 use crate::wire::{KeyValue, RangeResponse, TxnResponse};
-use crate::{ask, entry, facts, journal};
+use crate::{ask, entry, journal};
 
-/// Maximum operations of one transaction. A member takes 128 by default.
-const OPERATIONS_MAX: usize = 100;
-
-impl Store for Etcd {
+impl SessionStore for Etcd {
     fn profile(&self) -> Guarantees {
         self.profile.clone()
     }
@@ -46,14 +42,12 @@ impl Store for Etcd {
         let granted = self.grant(ttl.max(self.cluster.settings().session_ttl)).await?;
         let session = granted.id.cast_unsigned();
         if let Err(error) = self.cluster.txn(entry::open(&self.keys, session)).await {
-            if self.revoke(granted.id).await.is_ok() {
-                self.asked_lease().take();
-            }
+            // If that is not answered, the lease ends by itself.
+            let _ = self.revoke(granted.id).await;
             return Err(error);
         }
         self.ordinals.open(session);
-        self.latches.open(session);
-        self.asked_lease().take();
+        self.fences.open(session);
         let ttl = Duration::from_secs(granted.ttl.unsigned_abs());
         Ok(Granted { session, ttl, every: ttl / 3 })
     }
@@ -64,7 +58,7 @@ impl Store for Etcd {
 
     async fn end(&self, session: SessionId) -> Result<()> {
         self.ordinals.end(session);
-        self.latches.end(session);
+        self.fences.end(session);
         self.revoke(session.cast_signed()).await
     }
 
@@ -79,10 +73,12 @@ impl Store for Etcd {
 
     async fn enter(&self, enter: &Enter<'_>) -> Result<Entered> {
         let Enter { name, session, .. } = *enter;
-        let latch = self.latches.of(name.id, session);
-        let (ordinal, asking) = self.ordinals.take(name, session, latch.shut)?;
+        let fence = self.fences.of(name.id, session);
+        let (ordinal, asking) = self.ordinals.take(name, session, fence.raised)?;
         let key = self.keys.ticket(name, session, ordinal);
-        let reply = match self.enter_at(enter, &key, &latch, &asking).await {
+        let txn = self.cluster.txn(entry::enter(&self.keys, enter, &key, &fence)).await;
+        let reply = txn.and_then(|answer| entry::entered(&self.keys, enter, &key, &fence, answer));
+        let reply = match reply {
             Err(error) => {
                 if self.is_out_for(name, &error).await {
                     asking.answered();
@@ -101,7 +97,7 @@ impl Store for Etcd {
             // The ticket may have been given up meanwhile: only a caller that still wants it may
             // retry.
             EnterReply::Fenced(now, at) => {
-                self.latches.was_seen(now, at);
+                self.fences.was_seen(now, at);
                 Ok(Entered::Again)
             }
             // It must not join twice: the earlier caller removes it first.
@@ -173,8 +169,8 @@ impl Store for Etcd {
     async fn remove(&self, remove: &Remove<'_>) -> Result<Removed> {
         let id = remove.node.name.id;
         let is_doubtful = self.ordinals.is_doubtful(id);
-        let latch = is_doubtful.then(|| self.latches.of(id, remove.node.session));
-        let txn = entry::remove(&self.keys, remove, latch.as_ref());
+        let fence = is_doubtful.then(|| self.fences.of(id, remove.node.session));
+        let txn = entry::remove(&self.keys, remove, fence.as_ref());
         let answer = match self.cluster.txn(txn).await {
             Err(error) if is_over(&error) => TxnResponse::default(),
             Err(error) if error.kind() == ErrorKind::Rejected => {
@@ -182,18 +178,18 @@ impl Store for Etcd {
             }
             answer => answer?,
         };
-        if let Some(latch) = latch {
-            self.was_shut(id, latch, &answer);
+        if let Some(fence) = fence {
+            self.was_raised(id, fence, &answer);
         }
-        Ok(entry::removed(&self.keys, remove, answer))
+        Ok(entry::removed(&self.keys, answer))
     }
 
-    async fn fence_out(&self, name: &Name, session: SessionId) -> Result<Option<Node>> {
-        let (latch, key) = (self.latches.of(name.id, session), self.key_of(name));
-        let answer = match self.cluster.txn(entry::fence_out(&self.keys, key, &latch)).await {
+    async fn fence_out(&self, name: &TicketName, session: SessionId) -> Result<Option<Node>> {
+        let (fence, key) = (self.fences.of(name.id, session), self.key_of(name));
+        let answer = match self.cluster.txn(entry::fence_out(&self.keys, key, &fence)).await {
             // It would join with that session, or never.
             Err(error) if is_over(&error) => TxnResponse::default(),
-            // A full member shuts no latch. A ticket that has joined already can be removed there
+            // A full member raises no fence. A ticket that has joined already can be removed there
             // all the same.
             Err(error) if error.kind() == ErrorKind::Rejected => {
                 let node = self.look(&[Sought::Own(name)]).await?.0.pop().flatten();
@@ -201,27 +197,27 @@ impl Store for Etcd {
             }
             answer => answer?,
         };
-        self.was_shut(name.id, latch, &answer);
+        self.was_raised(name.id, fence, &answer);
         let there = ask::ranges(answer).next().and_then(|range| range.kvs.into_iter().next());
         let node = there.and_then(|kept| self.keys.node(&kept));
         Ok(node.filter(|node| node.name == *name))
     }
 
-    async fn watch(&self, nodes: &[Node]) -> Result<Watching> {
+    async fn watch(&self, nodes: &[Node]) -> Result<OpenWatch> {
         let connection = self.cluster.link.connection().await?;
         // All at once: one after the other would take a round trip each.
         let watch = |node: &Node| connection.watches.key(node.key.to_vec(), node.version);
         let begun = try_join_all(nodes.iter().map(watch)).await;
         let begun = begun.map_err(|status| self.cluster.failed(&connection, &status))?;
-        let at = begun.iter().map(|news| revision(news.watch.at)).max().unwrap_or(0);
+        let at = begun.iter().map(|watch| revision(watch.at)).max().unwrap_or(0);
         let all =
-            begun.into_iter().map(|mut news| Box::pin(async move { drop(news.next().await) }));
+            begun.into_iter().map(|mut watch| Box::pin(async move { drop(watch.next().await) }));
         let changed = select_all(all);
         let changed = Box::pin(async move {
             changed.await;
             Hint::Changed
         });
-        Ok(Watching { at, changed })
+        Ok(OpenWatch { at, changed })
     }
 
     async fn keys(&self, prefix: &str) -> Result<Vec<Key>> {
@@ -234,7 +230,7 @@ impl Store for Etcd {
         Ok(keys.into_iter().collect())
     }
 
-    async fn read(&self, register: &Register) -> Result<Written> {
+    async fn read(&self, register: &Register) -> Result<RegisterValue> {
         let (range, _) = self.cluster.range(ask::get(self.keys.register(register))).await?;
         entry::written(range)
     }
@@ -244,13 +240,13 @@ impl Store for Etcd {
         register: &Register,
         value: u64,
         version: u64,
-    ) -> Result<(Written, bool)> {
+    ) -> Result<(RegisterValue, bool)> {
         let key = self.keys.register(register);
         let answer =
             self.cluster.txn(entry::write(key, value.to_string().into_bytes(), version)).await?;
         let at = answered_at(answer.header);
         if answer.succeeded {
-            return Ok((Written { value, version: at }, true));
+            return Ok((RegisterValue { value, version: at }, true));
         }
         Ok((entry::written(ask::ranges(answer).next().unwrap_or_default())?, false))
     }
@@ -262,14 +258,6 @@ impl Store for Etcd {
     async fn now(&self) -> Result<u64> {
         self.now_at().await
     }
-
-    async fn close(&self) {
-        let asked = self.asked_lease().take();
-        if let Some(id) = asked {
-            // If that is not answered, the lease ends by itself.
-            let _ = self.revoke(id).await;
-        }
-    }
 }
 
 /// Returns whether the lease of the request is gone, with all keys bound to it.
@@ -279,15 +267,15 @@ fn is_over(error: &Error) -> bool {
 
 impl Etcd {
     /// Returns the key of a ticket of this client, if it has one.
-    fn key_of(&self, name: &Name) -> Option<Vec<u8>> {
+    fn key_of(&self, name: &TicketName) -> Option<Vec<u8>> {
         let (session, ordinal) = self.ordinals.of(name.id)?;
         Some(self.keys.ticket(name, session, ordinal))
     }
 
     pub(crate) async fn front_in_pages(&self, line: &LineId, most: usize) -> Result<Front> {
-        let mut tickets = Tickets::default();
+        let mut tickets = ReadTickets::default();
         let at = self.list(self.keys.line(line), |kept| tickets.add(&self.keys, kept)).await?;
-        let Tickets { mut nodes, unreadable } = tickets;
+        let ReadTickets { mut nodes, unreadable } = tickets;
         nodes.sort_by_key(|node| node.created);
         let total = nodes.len();
         nodes.truncate(most);
@@ -295,65 +283,15 @@ impl Etcd {
     }
 
     /// Reads these keys. Returns each as it was at a moment after the call, and the first of these
-    /// moments. Uses as few transactions as a member takes, unless it could end by that.
+    /// moments. No transaction reads them: a member before 3.4.23 or 3.5.7 may crash when the
+    /// client of such a transaction goes away.
     pub(crate) async fn gets(
         &self,
         keys: impl Iterator<Item = Vec<u8>>,
     ) -> Result<(Vec<RangeResponse>, u64)> {
-        if facts::survives_lost_readers(self.cluster.version().await?.as_deref()) {
-            let keys: Vec<_> = keys.collect();
-            let looks = keys.chunks(OPERATIONS_MAX).map(|some| entry::look(some.iter().cloned()));
-            let answers = try_join_all(looks.map(|look| self.cluster.txn(look))).await?;
-            let at = answers.iter().map(|answer| answered_at(answer.header)).min().unwrap_or(0);
-            return Ok((answers.into_iter().flat_map(ask::ranges).collect(), at));
-        }
         let answers = try_join_all(keys.map(|key| self.cluster.range(ask::get(key)))).await?;
         let at = answers.iter().map(|(_, at)| *at).min().unwrap_or(0);
         Ok((answers.into_iter().map(|(range, _)| range).collect(), at))
-    }
-
-    async fn enter_at(
-        &self,
-        enter: &Enter<'_>,
-        key: &[u8],
-        latch: &Latch,
-        asking: &PendingJoin<'_>,
-    ) -> Result<EnterReply> {
-        let line = &enter.name.line;
-        let is_plain = enter.precondition == Precondition::SameCapacity
-            && enter.base_version == 0
-            && asking.is_alone();
-        let asks_alone = is_plain && self.free.seems(line);
-        if asks_alone {
-            let answer =
-                self.cluster.txn(entry::enter_alone(&self.keys, enter, key, latch)).await?;
-            if let Some(node) = entry::entered_alone(enter, key, &answer)? {
-                let (nodes, at) = (vec![node.clone()], node.created);
-                let line = Front { nodes, total: 1, at, unreadable: None };
-                return Ok(EnterReply::Joined(Box::new(node), line));
-            }
-        }
-        let is_first_try =
-            enter.precondition == Precondition::UnchangedSince(0) && enter.base_version == 0;
-        if is_first_try
-            && !asking.was_asked_before()
-            && !self.free.seems(line)
-            && let Some(out) = self.look_first(enter.name).await?
-        {
-            return Ok(EnterReply::Decided(Box::new(out)));
-        }
-        let answer = self.cluster.txn(entry::enter(&self.keys, enter, key, latch)).await?;
-        let reply = entry::entered(&self.keys, enter, key, latch, answer)?;
-        match &reply {
-            // If the line is empty, and the request for an empty line was refused, the line has a
-            // base, which stays.
-            EnterReply::Joined(_, last) => self.free.note(line, last.total < 2 && !asks_alone),
-            EnterReply::Decided(entered) => {
-                self.free.note(line, matches!(**entered, Entered::Out { taken: 0, .. }));
-            }
-            _ => {}
-        }
-        Ok(reply)
     }
 
     /// Removes a ticket that joined and is refused all the same. Returns the refusal.
@@ -388,15 +326,14 @@ impl Etcd {
         let share = own.ticket.share;
         let most = if share.take() == share.of() { 1 } else { entry::PAGE };
         let (range, _) = self.cluster.range(entry::ahead(&self.keys, own, most)).await?;
-        let near = Tickets::of(&self.keys, &range);
+        let near = ReadTickets::of(&self.keys, &range);
         entry::refuse_unreadable(near.unreadable, own.created)?;
         let taken: u64 = near.nodes.iter().map(Node::take).sum();
         if served(taken, share) {
             return self.in_whole_line(own).await;
         }
-        let ahead = Ahead::of(&first.nodes);
-        let nearest = near.nodes.first().map_or(0, |node| node.created);
-        let ahead = Ahead { taken: ahead.taken.max(taken), nearest, ..ahead };
+        let first_taken: u64 = first.nodes.iter().map(Node::take).sum();
+        let ahead = (first.nodes.len(), first_taken.max(taken));
         Ok(Position::new(first.at, ahead, near.nodes, share))
     }
 
@@ -406,11 +343,11 @@ impl Etcd {
         Ok(front.position_of(own))
     }
 
-    /// Notes that requests for this ticket with the latch, or with an earlier one, are refused.
-    fn was_shut(&self, id: TicketId, latch: Latch, answer: &TxnResponse) {
+    /// Notes that requests for this ticket with the fence, or with an earlier one, are refused.
+    fn was_raised(&self, id: TicketId, fence: RequestFence, answer: &TxnResponse) {
         let at = answer.header.map(|header| revision(header.revision));
         if let Some(at) = at {
-            self.latches.was_shut(latch, at);
+            self.fences.was_raised(fence, at);
         }
         // If nothing was put, the session is over.
         self.ordinals.fenced_out(id, at.unwrap_or(u64::MAX));

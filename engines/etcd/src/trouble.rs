@@ -16,9 +16,6 @@ use crate::status::{Code, ENDED, STRANGE, Status};
 /// etcd's text for a lease that does not exist.
 const NO_LEASE: &str = "requested lease not found";
 
-/// etcd's text for a new lease whose name exists.
-const LEASE_EXISTS: &str = "lease already exists";
-
 /// etcd's text for a member without a leader.
 pub(crate) const NO_LEADER: &str = "no leader";
 
@@ -70,10 +67,6 @@ pub(crate) fn error(settings: &Settings, status: &Status) -> Error {
         )),
         Code::FailedPrecondition if told.contains("authentication is not enabled") => {
             Error::rejected(format!("{whom} has no users: leave user and password out of the URL"))
-        }
-        // The name is random: a proxy sent the request for the lease twice.
-        _ if told.contains(LEASE_EXISTS) => {
-            Error::unavailable(format!("{whom} was asked twice for one lease{says}: ask again"))
         }
         _ if told.contains(COMPACTED) => Error::unavailable(format!(
             "the history of {whom} was compacted while a list was read from it: ask again"

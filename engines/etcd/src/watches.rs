@@ -1,6 +1,6 @@
 //! Watches: one stream for all keys that a connection watches.
 
-use std::sync::MutexGuard;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use tokio::time::timeout;
 use tenure_core::sync::Mutex;
 
 use crate::calls::{Answers, AuthorizedChannel, Requests, stream};
-use crate::keys::Span;
-use crate::listeners::{Listener, Watched, cancel};
+use crate::listeners::{StreamWatches, WatchListener, cancel};
+use crate::names::Span;
 use crate::status::{Code, Status};
 use crate::wire::watch_request::RequestUnion;
 use crate::wire::{WatchCreateRequest, WatchRequest, WatchResponse};
@@ -26,7 +26,7 @@ const FIRST_ID: i64 = 1 << 32;
 const BEHIND_MAX: usize = 256;
 
 /// The stream of one connection. It is opened at first use, and again after it broke.
-pub(crate) struct Watches {
+pub(crate) struct KeyWatches {
     wire: AuthorizedChannel,
     /// The runtime of the connection, which outlives the first caller.
     home: Handle,
@@ -39,7 +39,7 @@ pub(crate) struct Watches {
 #[derive(Clone)]
 struct WatchStream {
     send: mpsc::Sender<WatchRequest>,
-    watched: Watched,
+    watched: Arc<StreamWatches>,
 }
 
 impl WatchStream {
@@ -49,26 +49,22 @@ impl WatchStream {
 }
 
 /// A watch, until it is dropped.
-pub(crate) struct Watch {
+pub(crate) struct KeyWatch {
+    /// The revision at which the member has begun to watch.
     pub(crate) at: i64,
     id: i64,
     open: WatchStream,
-}
-
-/// A watch, and its events.
-pub(crate) struct News {
-    pub(crate) watch: Watch,
     answers: mpsc::Receiver<WatchResponse>,
 }
 
-impl News {
+impl KeyWatch {
     /// Returns the next events; `None` if some may be missed from here on.
     pub(crate) async fn next(&mut self) -> Option<WatchResponse> {
         self.answers.recv().await
     }
 }
 
-impl Drop for Watch {
+impl Drop for KeyWatch {
     fn drop(&mut self) {
         let given = self.open.watched.remove(self.id);
         if self.open.send.try_send(cancel(given)).is_err() {
@@ -79,52 +75,41 @@ impl Drop for Watch {
     }
 }
 
-impl Watches {
+impl KeyWatches {
     pub(crate) fn on(wire: AuthorizedChannel, patience: Duration) -> Self {
         let (home, open) = (Handle::current(), Mutex::default());
         Self { wire, home, patience, open, last: AtomicI64::new(FIRST_ID) }
     }
 
     /// Watches one key from now on, for a change after the revision `after`.
-    pub(crate) async fn key(&self, key: Vec<u8>, after: u64) -> Result<News, Status> {
+    pub(crate) async fn key(&self, key: Vec<u8>, after: u64) -> Result<KeyWatch, Status> {
         let request = WatchCreateRequest { key, ..WatchCreateRequest::default() };
-        self.news(request, crate::keys::number(after), 1).await
+        self.watch(request, crate::names::number(after), 1).await
     }
 
     /// Watches a span from this revision on, with the earlier value of each key.
-    pub(crate) async fn span(&self, span: Span, from: u64) -> Result<News, Status> {
-        let start_revision = crate::keys::number(from);
+    pub(crate) async fn span(&self, span: Span, from: u64) -> Result<KeyWatch, Status> {
+        let start_revision = crate::names::number(from);
         let (key, range_end, prev_kv) = (span.from, span.end, true);
         let request =
             WatchCreateRequest { key, range_end, start_revision, prev_kv, ..Default::default() };
-        self.news(request, start_revision - 1, BEHIND_MAX).await
-    }
-
-    async fn news(
-        &self,
-        create: WatchCreateRequest,
-        after: i64,
-        most: usize,
-    ) -> Result<News, Status> {
-        let (queue, answers) = mpsc::channel(most);
-        let watch = self.watch(create, after, queue).await?;
-        Ok(News { watch, answers })
+        self.watch(request, start_revision - 1, BEHIND_MAX).await
     }
 
     async fn watch(
         &self,
         mut create: WatchCreateRequest,
         after: i64,
-        queue: mpsc::Sender<WatchResponse>,
-    ) -> Result<Watch, Status> {
-        let open = self.open();
-        let heard = open.watched.0.heard.load(Ordering::Relaxed);
+        most: usize,
+    ) -> Result<KeyWatch, Status> {
+        let (open, (queue, answers)) = (self.open(), mpsc::channel(most));
+        let heard = open.watched.heard.load(Ordering::Relaxed);
         let id = self.last.fetch_add(1, Ordering::Relaxed) + 1;
         let (begun, has_begun) = oneshot::channel();
-        let listener = Listener { begun: Some(begun), queue, after, given: None };
+        let listener = WatchListener { begun: Some(begun), queue, after, given: None };
         let broken = || Status::ended(String::new());
-        let silent = |watched: &Watched| {
-            if watched.has_turn(id) || watched.0.heard.load(Ordering::Relaxed) == heard {
+        let silent = |watched: &StreamWatches| {
+            if watched.has_turn(id) || watched.heard.load(Ordering::Relaxed) == heard {
                 // The stream is silent, or one watch delays the others. The next watch opens
                 // another stream, and all listeners of this one read again.
                 watched.end();
@@ -141,7 +126,7 @@ impl Watches {
         if !open.watched.insert(id, listener, turn) {
             return Err(broken());
         }
-        let mut watch = Watch { at: 0, id, open };
+        let mut watch = KeyWatch { at: 0, id, open, answers };
         create.watch_id = id;
         // The changes of one moment may be more than one message carries: a lease ended with all
         // its tickets.
@@ -163,12 +148,12 @@ impl Watches {
     }
 
     fn open(&self) -> WatchStream {
-        let mut slot = lock(&self.open);
+        let mut slot = self.open.lock();
         if let Some(open) = slot.as_ref().filter(|open| open.is_open()) {
             return open.clone();
         }
         let (send, requests) = mpsc::channel(UNDER_WAY_MAX);
-        let open = WatchStream { send, watched: Watched::new() };
+        let open = WatchStream { send, watched: StreamWatches::new() };
         self.home.spawn(run(self.wire.clone(), requests, open.watched.clone()));
         slot.insert(open).clone()
     }
@@ -177,13 +162,13 @@ impl Watches {
 async fn run(
     wire: AuthorizedChannel,
     mut requests: mpsc::Receiver<WatchRequest>,
-    watched: Watched,
+    watched: Arc<StreamWatches>,
 ) {
     if let Ok((send, answers)) = stream(&wire, WATCH).await {
         tokio::select! {
             () = say(send, &mut requests, &watched) => {}
             () = hear(answers, &watched) => {}
-            () = watched.0.ended.notified() => {}
+            () = watched.ended.notified() => {}
         }
     }
     watched.end();
@@ -193,7 +178,7 @@ async fn run(
 async fn say(
     mut send: Requests<WatchRequest>,
     requests: &mut mpsc::Receiver<WatchRequest>,
-    watched: &Watched,
+    watched: &StreamWatches,
 ) {
     loop {
         // A watch to cancel was created before, and the member must receive that request first.
@@ -205,7 +190,7 @@ async fn say(
                     Some(next) => next,
                     None => return,
                 },
-                () = watched.0.more_unwanted.notified() => continue,
+                () = watched.more_unwanted.notified() => continue,
             }
         };
         if send.say(&next).await.is_err() {
@@ -214,14 +199,10 @@ async fn say(
     }
 }
 
-async fn hear(mut answers: Answers<WatchResponse>, watched: &Watched) {
+async fn hear(mut answers: Answers<WatchResponse>, watched: &StreamWatches) {
     while let Ok(Some(answer)) = answers.message().await {
         watched.hear(answer);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock()
 }
 
 #[cfg(test)]
@@ -231,8 +212,8 @@ mod tests {
     #[test]
     fn who_cannot_say_at_once_that_a_watch_is_of_no_more_use_says_it_later() {
         let (send, mut requests) = mpsc::channel(1);
-        let open = WatchStream { send, watched: Watched::new() };
-        let watch = |id| Watch { at: 0, id, open: open.clone() };
+        let open = WatchStream { send, watched: StreamWatches::new() };
+        let watch = |id| KeyWatch { at: 0, id, open: open.clone(), answers: mpsc::channel(1).1 };
         let all = [watch(1), watch(2), watch(3)];
         drop(all);
         assert_eq!(requests.try_recv(), Ok(cancel(1)));

@@ -10,8 +10,6 @@
 pub struct ResponseHeader {
     #[prost(uint64, tag = "1")]
     pub cluster_id: u64,
-    #[prost(uint64, tag = "2")]
-    pub member_id: u64,
     #[prost(int64, tag = "3")]
     pub revision: i64,
     #[prost(uint64, tag = "4")]
@@ -25,8 +23,6 @@ pub struct KeyValue {
     pub create_revision: i64,
     #[prost(int64, tag = "3")]
     pub mod_revision: i64,
-    #[prost(int64, tag = "4")]
-    pub version: i64,
     #[prost(bytes = "vec", tag = "5")]
     pub value: ::prost::alloc::vec::Vec<u8>,
     #[prost(int64, tag = "6")]
@@ -48,10 +44,6 @@ pub struct RangeRequest {
     pub sort_target: i32,
     #[prost(bool, tag = "7")]
     pub serializable: bool,
-    #[prost(bool, tag = "8")]
-    pub keys_only: bool,
-    #[prost(bool, tag = "9")]
-    pub count_only: bool,
     #[prost(int64, tag = "13")]
     pub max_create_revision: i64,
 }
@@ -67,10 +59,7 @@ pub mod range_request {
     #[repr(i32)]
     pub enum SortTarget {
         Key = 0,
-        Version = 1,
         Create = 2,
-        Mod = 3,
-        Value = 4,
     }
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -92,16 +81,11 @@ pub struct PutRequest {
     pub value: ::prost::alloc::vec::Vec<u8>,
     #[prost(int64, tag = "3")]
     pub lease: i64,
-    #[prost(bool, tag = "5")]
-    pub ignore_value: bool,
     #[prost(bool, tag = "6")]
     pub ignore_lease: bool,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct PutResponse {
-    #[prost(message, optional, tag = "1")]
-    pub header: ::core::option::Option<ResponseHeader>,
-}
+pub struct PutResponse {}
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct DeleteRangeRequest {
     #[prost(bytes = "vec", tag = "1")]
@@ -110,33 +94,26 @@ pub struct DeleteRangeRequest {
     pub range_end: ::prost::alloc::vec::Vec<u8>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct DeleteRangeResponse {
-    #[prost(message, optional, tag = "1")]
-    pub header: ::core::option::Option<ResponseHeader>,
-    #[prost(int64, tag = "2")]
-    pub deleted: i64,
-}
+pub struct DeleteRangeResponse {}
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct RequestOp {
-    #[prost(oneof = "request_op::Request", tags = "1, 2, 3, 4")]
-    pub request: ::core::option::Option<request_op::Request>,
+    #[prost(oneof = "request_op::RequestKind", tags = "1, 2, 3")]
+    pub request_kind: ::core::option::Option<request_op::RequestKind>,
 }
 pub mod request_op {
     #[derive(Clone, PartialEq, ::prost::Oneof)]
-    pub enum Request {
+    pub enum RequestKind {
         #[prost(message, tag = "1")]
         RequestRange(super::RangeRequest),
         #[prost(message, tag = "2")]
         RequestPut(super::PutRequest),
         #[prost(message, tag = "3")]
         RequestDeleteRange(super::DeleteRangeRequest),
-        #[prost(message, tag = "4")]
-        RequestTxn(super::TxnRequest),
     }
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ResponseOp {
-    #[prost(oneof = "response_op::Response", tags = "1, 2, 3, 4")]
+    #[prost(oneof = "response_op::Response", tags = "1, 2, 3")]
     pub response: ::core::option::Option<response_op::Response>,
 }
 pub mod response_op {
@@ -148,8 +125,6 @@ pub mod response_op {
         ResponsePut(super::PutResponse),
         #[prost(message, tag = "3")]
         ResponseDeleteRange(super::DeleteRangeResponse),
-        #[prost(message, tag = "4")]
-        ResponseTxn(super::TxnResponse),
     }
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -162,7 +137,7 @@ pub struct Compare {
     pub key: ::prost::alloc::vec::Vec<u8>,
     #[prost(bytes = "vec", tag = "64")]
     pub range_end: ::prost::alloc::vec::Vec<u8>,
-    #[prost(oneof = "compare::TargetUnion", tags = "4, 5, 6, 7, 8")]
+    #[prost(oneof = "compare::TargetUnion", tags = "5, 6")]
     pub target_union: ::core::option::Option<compare::TargetUnion>,
 }
 pub mod compare {
@@ -170,9 +145,6 @@ pub mod compare {
     #[repr(i32)]
     pub enum CompareResult {
         Equal = 0,
-        Greater = 1,
-        Less = 2,
-        NotEqual = 3,
     }
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
     #[repr(i32)]
@@ -180,21 +152,13 @@ pub mod compare {
         Version = 0,
         Create = 1,
         Mod = 2,
-        Value = 3,
-        Lease = 4,
     }
     #[derive(Clone, PartialEq, Eq, Hash, ::prost::Oneof)]
     pub enum TargetUnion {
-        #[prost(int64, tag = "4")]
-        Version(i64),
         #[prost(int64, tag = "5")]
         CreateRevision(i64),
         #[prost(int64, tag = "6")]
         ModRevision(i64),
-        #[prost(bytes, tag = "7")]
-        Value(::prost::alloc::vec::Vec<u8>),
-        #[prost(int64, tag = "8")]
-        Lease(i64),
     }
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -216,15 +180,15 @@ pub struct TxnResponse {
     pub responses: ::prost::alloc::vec::Vec<ResponseOp>,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
-pub struct Event {
-    #[prost(enumeration = "event::EventType", tag = "1")]
+pub struct KeyEvent {
+    #[prost(enumeration = "key_event::EventType", tag = "1")]
     pub r#type: i32,
     #[prost(message, optional, tag = "2")]
     pub kv: ::core::option::Option<KeyValue>,
     #[prost(message, optional, tag = "3")]
     pub prev_kv: ::core::option::Option<KeyValue>,
 }
-pub mod event {
+pub mod key_event {
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
     #[repr(i32)]
     pub enum EventType {
@@ -283,14 +247,12 @@ pub struct WatchResponse {
     #[prost(bool, tag = "7")]
     pub fragment: bool,
     #[prost(message, repeated, tag = "11")]
-    pub events: ::prost::alloc::vec::Vec<Event>,
+    pub events: ::prost::alloc::vec::Vec<KeyEvent>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct LeaseGrantRequest {
     #[prost(int64, tag = "1")]
     pub ttl: i64,
-    #[prost(int64, tag = "2")]
-    pub id: i64,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct LeaseGrantResponse {
@@ -300,8 +262,6 @@ pub struct LeaseGrantResponse {
     pub id: i64,
     #[prost(int64, tag = "3")]
     pub ttl: i64,
-    #[prost(string, tag = "4")]
-    pub error: ::prost::alloc::string::String,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct LeaseRevokeRequest {
@@ -338,12 +298,8 @@ pub struct LeaseTimeToLiveRequest {
 pub struct LeaseTimeToLiveResponse {
     #[prost(message, optional, tag = "1")]
     pub header: ::core::option::Option<ResponseHeader>,
-    #[prost(int64, tag = "2")]
-    pub id: i64,
     #[prost(int64, tag = "3")]
     pub ttl: i64,
-    #[prost(int64, tag = "4")]
-    pub granted_ttl: i64,
     #[prost(bytes = "vec", repeated, tag = "5")]
     pub keys: ::prost::alloc::vec::Vec<::prost::alloc::vec::Vec<u8>>,
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tenure_core::{BoxFuture, Error, Guarantees, Key, Result, TicketId};
 use tokio::sync::mpsc;
 
-use crate::node::{LineId, Name, Node};
+use crate::node::{LineId, Node, TicketName};
 use crate::position::Position;
 
 /// A store with sessions and an order of its own that only grows: revisions, transactions.
@@ -21,7 +21,7 @@ use crate::position::Position;
 ///    it. [`Loss::SessionGone`](tenure_core::Loss::SessionGone) means that a session is over.
 /// 5. Dropping a future leaves the outcome unknown. No verb here has a time limit: the caller has
 ///    one.
-pub trait Store: Send + Sync + 'static {
+pub trait SessionStore: Send + Sync + 'static {
     /// Returns what the store promises by itself.
     fn profile(&self) -> Guarantees;
 
@@ -86,7 +86,7 @@ pub trait Store: Send + Sync + 'static {
     /// node if it came in already.
     fn fence_out(
         &self,
-        name: &Name,
+        name: &TicketName,
         session: SessionId,
     ) -> impl Future<Output = Result<Option<Node>>> + Send;
 
@@ -99,13 +99,13 @@ pub trait Store: Send + Sync + 'static {
     fn forget(&self, ticket: TicketId);
 
     /// Watches nodes until one of them changes or is removed.
-    fn watch(&self, nodes: &[Node]) -> impl Future<Output = Result<Watching>> + Send;
+    fn watch(&self, nodes: &[Node]) -> impl Future<Output = Result<OpenWatch>> + Send;
 
     /// Returns the keys that begin with `prefix` and have a node, in order.
     fn keys(&self, prefix: &str) -> impl Future<Output = Result<Vec<Key>>> + Send;
 
     /// Reads a register.
-    fn read(&self, register: &Register) -> impl Future<Output = Result<Written>> + Send;
+    fn read(&self, register: &Register) -> impl Future<Output = Result<RegisterValue>> + Send;
 
     /// Writes a value if the register still has this version. Returns the register as it is now,
     /// and whether the value was written.
@@ -114,7 +114,7 @@ pub trait Store: Send + Sync + 'static {
         register: &Register,
         value: u64,
         version: u64,
-    ) -> impl Future<Output = Result<(Written, bool)>> + Send;
+    ) -> impl Future<Output = Result<(RegisterValue, bool)>> + Send;
 
     /// Subscribes to all changes of all nodes from now on; `None` if the store cannot report them.
     /// It may take long, because it lists all nodes first. Each of its requests has a time limit of
@@ -123,23 +123,20 @@ pub trait Store: Send + Sync + 'static {
 
     /// Returns a moment that is not before the end of any request that was answered already.
     fn now(&self) -> impl Future<Output = Result<u64>> + Send;
-
-    /// Closes all connections.
-    fn close(&self) -> impl Future<Output = ()> + Send;
 }
 
 /// A node to read.
 #[derive(Clone, Copy, Debug)]
 pub enum Sought<'a> {
     /// This client's own node, read before or not.
-    Own(&'a Name),
+    Own(&'a TicketName),
     /// A node that was read before.
     Seen(&'a Node),
 }
 
 impl<'a> Sought<'a> {
     /// Returns the node's name.
-    pub fn name(self) -> &'a Name {
+    pub fn name(self) -> &'a TicketName {
         match self {
             Self::Own(name) => name,
             Self::Seen(node) => &node.name,
@@ -165,7 +162,7 @@ pub struct Granted {
 #[derive(Clone, Copy, Debug)]
 pub struct Enter<'a> {
     /// The name of the node.
-    pub name: &'a Name,
+    pub name: &'a TicketName,
     /// Its body.
     pub body: &'a [u8],
     /// The session that keeps it alive.
@@ -182,8 +179,8 @@ pub struct Enter<'a> {
 pub enum Precondition {
     /// Any tickets of the same capacity.
     SameCapacity,
-    /// No ticket that came, or changed, after this moment. At moment 0, no ticket at all.
-    UnchangedSince(u64),
+    /// No ticket.
+    EmptyLine,
 }
 
 /// The outcome of an [`Enter`].
@@ -209,7 +206,7 @@ pub enum Entered {
         /// Another capacity that a node of the line has.
         other_capacity: Option<u32>,
         /// The line's base.
-        base: Written,
+        base: RegisterValue,
     },
     /// Nothing was changed, for a reason that has passed. The caller retries, unless the ticket was
     /// given up meanwhile.
@@ -241,15 +238,12 @@ pub struct Remove<'a> {
     pub why: Why,
     /// Return the front of the line without it, up to this count.
     pub front: Option<usize>,
-    /// The node that is the front alone then, if it still exists. A store that returns just that
-    /// need not read the line.
-    pub next: Option<&'a Node>,
 }
 
 impl<'a> Remove<'a> {
     /// Removes this node without conditions, and asks for nothing else.
     pub fn just(node: &'a Node) -> Self {
-        Self { node, provided: &[], why: Why::Left, front: None, next: None }
+        Self { node, provided: &[], why: Why::Left, front: None }
     }
 }
 
@@ -263,7 +257,7 @@ pub struct Removed {
 }
 
 /// A watch of nodes.
-pub struct Watching {
+pub struct OpenWatch {
     /// The watch reports changes after this moment.
     pub at: u64,
     /// Ready once one of them may have changed.
@@ -294,7 +288,7 @@ pub enum Register {
 
 /// The content of a register: 0 in version 0 if it was never written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Written {
+pub struct RegisterValue {
     /// The number.
     pub value: u64,
     /// Its version.
@@ -309,12 +303,15 @@ pub struct Followed {
     pub at: u64,
     /// The changes after it, in order. All of one moment come together. It ends when a change may
     /// be missed.
-    pub changes: mpsc::Receiver<(u64, Vec<Change>)>,
+    pub changes: mpsc::Receiver<ChangesAt>,
 }
+
+/// The changes of one moment.
+pub type ChangesAt = (u64, Vec<NodeChange>);
 
 /// A change of a node.
 #[derive(Clone, Debug)]
-pub enum Change {
+pub enum NodeChange {
     /// It was made, or has another body.
     Is(Node),
     /// It was removed.

@@ -1,17 +1,75 @@
-//! The nine verbs.
+//! One client of a store: its tickets, its sessions, its event feed, and the nine verbs.
+
+use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use tenure_core::event::{Cursor, EventBatch, Scope};
 use tenure_core::{
     CounterValue, Engine, Error, Guarantees, Key, LeaveMode, LeaveOutcome, Liveness, Place, Reason,
-    Result, Ticket, TicketState, WaitMode, Wake, Window, errors, served,
+    Result, Runtime, Sampler, Ticket, TicketState, WaitMode, Wake, Window, errors, served,
 };
 
-use crate::contract::{Register, Store};
+use crate::contract::{Register, SessionStore};
+use crate::event_feed::EventFeed;
+use crate::likely_free::LikelyFree;
 use crate::node::LineId;
-use crate::queue::Queue;
+use crate::parts::Parts;
+use crate::session::{Session, end, keep_alive};
+use crate::sessions::Sessions;
 
-impl<S: Store> Engine for Queue<S> {
+/// Pause of an onlooker between two reads, if the store cannot report changes.
+const LOOK_PAUSE: Duration = Duration::from_millis(250);
+
+/// Lines of tickets in a store: the nine verbs of [`Engine`].
+pub struct SessionEngine<S> {
+    pub(crate) parts: Arc<Parts<S>>,
+    pub(crate) sessions: Arc<Sessions>,
+    pub(crate) feed: Arc<EventFeed>,
+    pub(crate) sampler: Sampler,
+    /// Lines in which a part seems to be free, for callers that would not wait.
+    pub(crate) fits: LikelyFree,
+}
+
+impl<S: SessionStore> SessionEngine<S> {
+    /// Returns a client of this store. It sends its signs of life from `host`.
+    pub fn new(store: S, host: Arc<dyn Runtime>) -> Self {
+        Self {
+            parts: Arc::new(Parts::new(store, host)),
+            sessions: Arc::default(),
+            feed: Arc::default(),
+            sampler: Sampler::new(LOOK_PAUSE),
+            fits: LikelyFree::new(),
+        }
+    }
+
+    /// Returns the store.
+    pub fn store(&self) -> &S {
+        &self.parts.store
+    }
+
+    /// Returns the session for tickets of this ttl, opening or checking it if needed.
+    pub(crate) async fn session(&self, ttl: Duration) -> Result<Arc<Session>> {
+        let now = self.parts.host.now();
+        if let Some(session) = self.sessions.living(ttl, now)
+            && session.is_fresh(now)
+        {
+            return Ok(session);
+        }
+        let (parts, sessions) = (self.parts.clone(), self.sessions.clone());
+        let opening = async move {
+            loop {
+                let session = living(&parts, &sessions, ttl).await?;
+                if session.is_sound(&*parts.store, &*parts.host).await? {
+                    return Ok(session);
+                }
+            }
+        };
+        self.parts.errand(opening).await
+    }
+}
+
+impl<S: SessionStore> Engine for SessionEngine<S> {
     fn guarantees(&self) -> Guarantees {
         let mut profile = self.parts.store.profile();
         profile.liveness = Liveness::Session;
@@ -45,7 +103,7 @@ impl<S: Store> Engine for Queue<S> {
     }
 
     async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<EventBatch> {
-        match self.onlooker.events(&self.parts, scope, after).await? {
+        match self.feed.events(&self.parts, scope, after).await? {
             Some(news) => Ok(news),
             None => self.sampler.events(self, &*self.parts.host, scope, after).await,
         }
@@ -104,12 +162,11 @@ impl<S: Store> Engine for Queue<S> {
         });
         // A session that cannot be ended ends by itself.
         let _ = join_all(ended).await;
-        self.onlooker.stop();
-        store.close().await;
+        self.feed.stop();
     }
 }
 
-impl<S: Store> Queue<S> {
+impl<S: SessionStore> SessionEngine<S> {
     /// Adds the place and the way out to an error about a stored ticket, or about the base of the
     /// line.
     fn of_line(&self, error: Error, key: &Key) -> Error {
@@ -121,4 +178,58 @@ impl<S: Store> Queue<S> {
         };
         errors::with_place(error, key, &place)
     }
+}
+
+/// Returns the session for tickets of this ttl, and opens it if there is none.
+async fn living<S: SessionStore>(
+    parts: &Arc<Parts<S>>,
+    sessions: &Arc<Sessions>,
+    ttl: Duration,
+) -> Result<Arc<Session>> {
+    let now = || parts.host.now();
+    if let Some(session) = sessions.living(ttl, now()) {
+        return Ok(session);
+    }
+    let turn = sessions.turn().await;
+    if let Some(session) = sessions.living(ttl, now()) {
+        return Ok(session);
+    }
+    // If the caller gives up, the session is opened for the next caller.
+    let (opens, sessions) = (parts.clone(), sessions.clone());
+    let opening = async move {
+        let _turn = turn;
+        opens.in_time(open(&opens, &sessions, ttl)).await
+    };
+    parts.outlives_caller(opening).await
+}
+
+async fn open<S: SessionStore>(
+    parts: &Arc<Parts<S>>,
+    sessions: &Sessions,
+    ttl: Duration,
+) -> Result<Arc<Session>> {
+    let Parts { store, host, .. } = &**parts;
+    for old in sessions.take_out(host.now()) {
+        old.finish();
+        host.spawn(Box::pin(end(Arc::downgrade(store), old, host.clone())));
+    }
+    if let Some(session) = sessions.nearest(ttl) {
+        return Ok(session);
+    }
+    let (wanted, sent) = (sessions.wanted(ttl)?, host.now());
+    let session = Session::new(store.open(wanted).await?, sent);
+    if let Err(closed) = sessions.insert(ttl, &session) {
+        session.finish();
+        end(Arc::downgrade(store), session, host.clone()).await;
+        return Err(closed);
+    }
+    let parts = Arc::downgrade(parts);
+    let beat = move |session: &Arc<Session>| {
+        if let Some(parts) = parts.upgrade() {
+            parts.beat(session);
+        }
+    };
+    let (kept, store) = (Arc::downgrade(&session), Arc::downgrade(store));
+    host.spawn(Box::pin(keep_alive(kept, store, host.clone(), beat)));
+    Ok(session)
 }

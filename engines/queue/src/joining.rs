@@ -1,30 +1,29 @@
-//! Joining a line, and renewing a ticket in it.
+//! Joining a line.
 
 use tenure_core::{
-    Error, LINE_TICKETS_MAX, Loss, NUMBER_MAX, Place, Result, Share, Ticket, TicketState, WaitMode,
+    Error, LINE_TICKETS_MAX, Loss, NUMBER_MAX, Place, Result, Ticket, TicketState, WaitMode,
     errors, served,
 };
 
-use crate::contract::{Enter, Entered, Precondition, Register, Remove, Sought, Store, Written};
-use crate::mine::{OwnTicket, Sighting};
-use crate::node::{LineId, Name, Node};
-use crate::parts::Parts;
-use crate::pauses::Pauses;
-use crate::queue::Queue;
-use crate::session::Session;
+use crate::contract::{
+    Enter, Entered, Precondition, Register, RegisterValue, Remove, SessionStore,
+};
+use crate::engine::SessionEngine;
+use crate::node::{LineId, Node, TicketName};
+use crate::parts::{Parts, RETRY};
 
 /// Maximum attempts of a join to which other tickets came first, before the caller has to retry.
-const ATTEMPTS_MAX: u32 = 64;
+pub(crate) const ATTEMPTS_MAX: u32 = 64;
 
 /// The outcome of one attempt to join.
-enum Attempt {
+enum JoinAttempt {
     In(Place),
     Busy,
     /// The line was not as expected: retry on these terms.
-    Again(Precondition, Written),
+    Again(Precondition, RegisterValue),
 }
 
-impl<S: Store> Queue<S> {
+impl<S: SessionStore> SessionEngine<S> {
     pub(crate) async fn join_line(
         &self,
         ticket: &Ticket,
@@ -33,92 +32,81 @@ impl<S: Store> Queue<S> {
         if let Some(place) = self.join_again(ticket).await? {
             return Ok(Some(place));
         }
-        let name = Name::of(ticket);
-        self.ask(&name, ticket);
-        let mut base = match self.raise(&name, ticket).await {
-            Ok(base) => base,
-            Err(error) => return Err(self.refused(&name, ticket, error).await),
-        };
+        let name = TicketName::of(ticket);
+        if !self.ask(&name, ticket) {
+            return Err(self.parts.store.silence());
+        }
+        let joined = self.join_anew(ticket, &name, patience).await;
+        // A refused ticket is not in the line. One without an answer may be.
+        if joined.as_ref().is_err_and(|error| !error.is_retryable()) {
+            self.stay_out(&name, ticket).await;
+        }
+        joined
+    }
+
+    /// Joins with a ticket that is not known to be in its line.
+    async fn join_anew(
+        &self,
+        ticket: &Ticket,
+        name: &TicketName,
+        patience: WaitMode,
+    ) -> Result<Option<Place>> {
+        let mut base = self.raise(name, ticket).await?;
         let is_all = ticket.share.take() == ticket.share.of();
-        let mut precondition = match patience {
-            WaitMode::Wait => Precondition::SameCapacity,
-            // A part joins, and leaves again if it is not served. Others that share the capacity
-            // come and go all the time.
-            WaitMode::NoWait if !is_all && self.fits.seems(&name.line) => {
-                Precondition::SameCapacity
-            }
-            WaitMode::NoWait => Precondition::UnchangedSince(0),
-        };
-        let (mut swept, mut pauses) = (false, Pauses::on(&*self.parts.host));
+        // A part that would not wait joins, and leaves again if it is not served. Others that share
+        // the capacity come and go all the time.
+        let joins_first = patience == WaitMode::Wait || (!is_all && self.fits.seems(&name.line));
+        let mut precondition =
+            if joins_first { Precondition::SameCapacity } else { Precondition::EmptyLine };
+        let (mut is_second, mut backoff) = (false, RETRY);
         for _ in 0..ATTEMPTS_MAX {
-            let session = match self.session(ticket.ttl).await {
-                Ok(session) => session,
-                // The session was over before a ticket used it, so no lock is lost by that.
-                Err(error) if error.loss() == Some(Loss::SessionGone) => {
-                    if std::mem::replace(&mut swept, true) {
-                        return Err(self.parts.store.silence());
-                    }
-                    continue;
+            match self.attempt(ticket, name, precondition, base, patience).await {
+                Ok(JoinAttempt::In(place)) => {
+                    return self.served_or_out(ticket, place, patience).await;
                 }
-                Err(error) => return Err(self.refused(&name, ticket, error).await),
-            };
-            if !self.parts.own.begin(&name, &session, self.parts.host.now()) {
-                return Err(self.parts.store.silence());
-            }
-            match self.attempt(ticket, &name, &session, precondition, base, patience).await {
-                Ok(Attempt::In(place)) => return self.served_or_out(ticket, place, patience).await,
-                Ok(Attempt::Again(next, now)) => {
+                Ok(JoinAttempt::Again(next, now)) => {
                     // The view of the line is fresh: retry at once. Later it is of less use.
                     let is_news = next != precondition;
                     (precondition, base) = (next, now);
                     if !is_news {
-                        pauses.rest().await;
+                        self.parts.pause(&mut backoff).await;
                     }
                 }
-                Ok(Attempt::Busy) => {
-                    self.stay_out(&name, ticket).await;
+                Ok(JoinAttempt::Busy) => {
+                    self.stay_out(name, ticket).await;
                     return Ok(None);
                 }
+                // The session was over before a ticket used it, so no lock is lost by that. If it
+                // happens again, the store is too slow for sessions to outlive a join.
                 Err(error) if error.loss() == Some(Loss::SessionGone) => {
-                    session.finish();
-                    if std::mem::replace(&mut swept, true) {
-                        // The store is too slow for sessions to outlive a join. It may be quicker
-                        // later.
+                    if std::mem::replace(&mut is_second, true) {
                         return Err(self.parts.store.silence());
                     }
                 }
-                Err(error) => return Err(self.refused(&name, ticket, error).await),
+                Err(error) => return Err(error),
             }
         }
-        self.stay_out(&name, ticket).await;
+        self.stay_out(name, ticket).await;
         Err(Error::unavailable(format!(
             "the line of {:?} changed {ATTEMPTS_MAX} times while a ticket tried to join it: ask again",
             ticket.key
         )))
     }
 
-    /// Notes that a join begins, or goes on. It ends if the ticket is given up meanwhile.
-    fn ask(&self, name: &Name, ticket: &Ticket) {
+    /// Notes that a join begins, or goes on. It ends if the ticket is given up meanwhile. Returns
+    /// `false` if too many joins are in flight.
+    fn ask(&self, name: &TicketName, ticket: &Ticket) -> bool {
         let Parts { own, host, answers_within, .. } = &*self.parts;
         let (now, longest) = (host.now(), *answers_within * 2);
-        own.ask(name.id, now, now.plus(ticket.ttl.max(longest)));
-    }
-
-    /// Cleans up after a failed join. A refused ticket is not in the line. One without an answer
-    /// may be.
-    async fn refused(&self, name: &Name, ticket: &Ticket, error: Error) -> Error {
-        if !error.is_retryable() {
-            self.stay_out(name, ticket).await;
-        }
-        error
+        own.ask(name.id, now, now.plus(ticket.ttl.max(longest)))
     }
 
     /// Ensures that a ticket is not in its line. If an earlier join of it was not answered, it is
     /// removed, or never let in. If that is not answered either, the ticket stays known, and is
     /// removed when it is overdue.
-    async fn stay_out(&self, name: &Name, ticket: &Ticket) {
+    async fn stay_out(&self, name: &TicketName, ticket: &Ticket) {
         let Parts { own, host, .. } = &*self.parts;
-        if own.was_asked_again(name.id)
+        if own.was_asked_again(name.id, host.now())
             && let Some(mine) = own.get(name.id)
             && self.parts.remove(mine).await.is_err()
         {
@@ -173,16 +161,23 @@ impl<S: Store> Queue<S> {
     async fn attempt(
         &self,
         ticket: &Ticket,
-        name: &Name,
-        session: &Session,
+        name: &TicketName,
         precondition: Precondition,
-        base: Written,
+        base: RegisterValue,
         patience: WaitMode,
-    ) -> Result<Attempt> {
+    ) -> Result<JoinAttempt> {
+        let session = self.session(ticket.ttl).await?;
+        if !self.parts.own.begin(name, &session, self.parts.host.now()) {
+            return Err(self.parts.store.silence());
+        }
         let body = Node::body(ticket, base.value, false);
         let (of, base_version) = (session.id, base.version);
         let enter = Enter { name, body: &body, session: of, precondition, base_version };
-        match self.parts.store.enter(&enter).await? {
+        let entered = self.parts.store.enter(&enter).await;
+        if entered.as_ref().is_err_and(|error| error.loss() == Some(Loss::SessionGone)) {
+            session.finish();
+        }
+        match entered? {
             Entered::Existing(node) => {
                 refuse_other_owner(&node, ticket)?;
                 let now = self.parts.host.now();
@@ -199,7 +194,9 @@ impl<S: Store> Queue<S> {
                     Err(error) if error.loss() == Some(Loss::SessionGone) => {
                         Err(self.parts.store.silence())
                     }
-                    renewed => Ok(renewed?.map_or(Attempt::Again(precondition, base), Attempt::In)),
+                    renewed => {
+                        Ok(renewed?.map_or(JoinAttempt::Again(precondition, base), JoinAttempt::In))
+                    }
                 }
             }
             Entered::In { node, position, total } => {
@@ -227,30 +224,27 @@ impl<S: Store> Queue<S> {
                     // It was given up in this moment, and is being removed.
                     return Err(self.parts.store.silence());
                 }
-                Ok(Attempt::In(place))
+                Ok(JoinAttempt::In(place))
             }
-            Entered::Again => Ok(Attempt::Again(precondition, base)),
+            Entered::Again => Ok(JoinAttempt::Again(precondition, base)),
             Entered::Out { at, taken, other_capacity, base: now } => {
                 if let Some(of) = other_capacity {
                     return Err(errors::other_capacity(&ticket.key, of.into(), ticket.share));
                 }
                 if now != base {
-                    return Ok(Attempt::Again(
+                    return Ok(JoinAttempt::Again(
                         precondition,
                         self.raise_to(name, ticket, now, at).await?,
                     ));
                 }
                 if patience == WaitMode::Wait {
-                    return Ok(Attempt::Again(precondition, base));
+                    return Ok(JoinAttempt::Again(precondition, base));
                 }
                 let fits = served(taken, ticket.share);
                 self.fits.note(&name.line, fits);
-                let is_all = ticket.share.take() == ticket.share.of();
-                Ok(match (fits, is_all) {
-                    (false, _) => Attempt::Busy,
-                    (true, false) => Attempt::Again(Precondition::SameCapacity, base),
-                    (true, true) => Attempt::Again(Precondition::UnchangedSince(at), base),
-                })
+                // If it fits, other tickets have left since, or it is a part.
+                let joins = JoinAttempt::Again(Precondition::SameCapacity, base);
+                Ok(if fits { joins } else { JoinAttempt::Busy })
             }
         }
     }
@@ -274,82 +268,11 @@ impl<S: Store> Queue<S> {
         Err(refusal)
     }
 
-    pub(crate) async fn renew_in_line(&self, ticket: &Ticket) -> Result<Option<Place>> {
-        let renewed = self.renew_known(ticket).await?;
-        let own = &self.parts.own;
-        // A ticket that may still come in, or is being removed, stays known until that is done.
-        if renewed.is_none() && !own.may_come_in(ticket.id) && !own.is_condemned(ticket.id) {
-            own.forget(ticket.id);
-        }
-        Ok(renewed)
-    }
-
-    /// Renews a ticket without forgetting it if it is out: it may be on its way in.
-    async fn renew_known(&self, ticket: &Ticket) -> Result<Option<Place>> {
-        let now = self.parts.host.now();
-        self.parts.own.sign(ticket.id, now);
-        let mine = self.parts.own.get(ticket.id);
-        if mine.as_ref().is_some_and(|mine| mine.session.is_over(now)) {
-            self.parts.own.forget(ticket.id);
-            return Err(Error::lost(Loss::SessionGone));
-        }
-        if mine.as_ref().is_some_and(OwnTicket::is_condemned) {
-            return Ok(None);
-        }
-        let mut pauses = Pauses::on(&*self.parts.host);
-        for _ in 0..ATTEMPTS_MAX {
-            let seen = match &mine {
-                Some(mine) => self.parts.see_alive(mine).await?,
-                None => self.find(&ticket.key, ticket.id).await?,
-            };
-            let Some(seen) = seen else { return Ok(None) };
-            if seen.node.told {
-                return Ok(self.stay_told(&seen, mine.is_some()));
-            }
-            if let Some(seen) = self.carry(ticket, seen).await? {
-                if ticket.floor > 0 {
-                    self.raise(&seen.node.name, ticket).await?;
-                }
-                return Ok(Some(self.place(&seen)));
-            }
-            pauses.rest().await;
-        }
-        Err(self.parts.store.silence())
-    }
-
-    /// Returns the place of a ticket that was asked to leave. It has its place until the life is
-    /// over that it had then.
-    fn stay_told(&self, seen: &Sighting, is_own: bool) -> Option<Place> {
-        let place = self.place(seen);
-        (!is_own || place.life.is_some_and(|life| !life.is_zero())).then_some(place)
-    }
-
-    /// Writes the ticket's note and share if they have changed. Returns `None` if another client
-    /// changed the node meanwhile.
-    async fn carry(&self, ticket: &Ticket, seen: Sighting) -> Result<Option<Sighting>> {
-        let node = &seen.node;
-        let take = ticket.share.take().min(node.ticket.share.take());
-        let share = Share::new(take, node.name.of)?;
-        if node.ticket.note == ticket.note && node.ticket.share == share {
-            return Ok(Some(seen));
-        }
-        let carried = Ticket { note: ticket.note.clone(), share, ..node.ticket.clone() };
-        let body = Node::body(&carried, node.base, false);
-        let Some(node) = self.parts.store.change(node, &body).await? else { return Ok(None) };
-        if share == seen.node.ticket.share {
-            let seen = Sighting { node, ..seen };
-            self.parts.own.see(&seen, seen.position.state == TicketState::Holding);
-            return Ok(Some(seen));
-        }
-        // A ticket that takes less may be served at once.
-        self.parts.locate(Sought::Seen(&node)).await
-    }
-
     /// Ensures that new numbers are not below the ticket's floor. For a ticket that is in the line
     /// already they are above it.
-    async fn raise(&self, name: &Name, ticket: &Ticket) -> Result<Written> {
+    pub(crate) async fn raise(&self, name: &TicketName, ticket: &Ticket) -> Result<RegisterValue> {
         if ticket.floor == 0 {
-            return Ok(Written::default());
+            return Ok(RegisterValue::default());
         }
         if ticket.floor > NUMBER_MAX {
             return Err(errors::no_numbers_left(&ticket.key, ticket.floor));
@@ -361,13 +284,13 @@ impl<S: Store> Queue<S> {
 
     async fn raise_to(
         &self,
-        name: &Name,
+        name: &TicketName,
         ticket: &Ticket,
-        mut base: Written,
+        mut base: RegisterValue,
         at: u64,
-    ) -> Result<Written> {
+    ) -> Result<RegisterValue> {
         let register = Register::Base(name.line.clone());
-        let mut pauses = Pauses::on(&*self.parts.host);
+        let mut backoff = RETRY;
         for _ in 0..ATTEMPTS_MAX {
             // The next number is above the current one.
             if at.saturating_add(base.value) >= ticket.floor {
@@ -379,7 +302,7 @@ impl<S: Store> Queue<S> {
             if written {
                 return Ok(base);
             }
-            pauses.rest().await;
+            self.parts.pause(&mut backoff).await;
         }
         Err(self.parts.store.silence())
     }

@@ -2,21 +2,20 @@
 
 use tenure_core::{LeaveOutcome, Result, Ticket, TicketState, served};
 
-use crate::contract::{Front, Remove, Removed, SessionId, Store, Why};
-use crate::mine::OwnTicket;
-use crate::node::{Name, Node};
-use crate::parts::Parts;
-use crate::pauses::Pauses;
-use crate::queue::Queue;
+use crate::contract::{Front, Remove, Removed, SessionId, SessionStore, Why};
+use crate::engine::SessionEngine;
+use crate::node::{Node, TicketName};
+use crate::own_ticket::OwnTicket;
+use crate::parts::{Parts, RETRY};
 use crate::seeing::PAGE;
 
 /// Maximum nodes that a store compares in one step. etcd takes 128 operations by default.
 const PROVIDED_MAX: usize = 100;
 
-impl<S: Store> Queue<S> {
+impl<S: SessionStore> SessionEngine<S> {
     /// Removes a ticket at once.
     pub(crate) async fn leave_now(&self, ticket: &Ticket) -> Result<LeaveOutcome> {
-        let Parts { own, host, bells, .. } = &*self.parts;
+        let Parts { own, bells, host, .. } = &*self.parts;
         let was_asked = own.give_up(ticket.id);
         own.leaves(ticket.id);
         let mine = own.get(ticket.id);
@@ -39,7 +38,7 @@ impl<S: Store> Queue<S> {
     /// Asks a holder to leave; removes a waiter. A waiter behind more holders than one step
     /// compares may be served before it is removed, and is asked like a holder.
     pub(crate) async fn leave_soon(&self, ticket: &Ticket) -> Result<LeaveOutcome> {
-        let mut pauses = Pauses::on(&*self.parts.host);
+        let mut backoff = RETRY;
         loop {
             let Some(seen) = self.find(&ticket.key, ticket.id).await? else {
                 return Ok(LeaveOutcome::Absent);
@@ -61,7 +60,7 @@ impl<S: Store> Queue<S> {
                 self.parts.bells.notify(ticket.id);
                 return Ok(LeaveOutcome::Requested);
             }
-            pauses.rest().await;
+            self.parts.pause(&mut backoff).await;
         }
     }
 
@@ -72,18 +71,13 @@ impl<S: Store> Queue<S> {
         // of it.
         let most = if !holds && node.takes_all() { 1 } else { PAGE };
         let front = (!holds || !is_alone).then_some(most);
-        let next = if holds { self.parts.own.next_of(node) } else { None };
-        let remove = Remove { front, next: next.as_ref(), ..Remove::just(node) };
-        let Removed { gone, mut front } = self.parts.store.remove(&remove).await?;
+        let remove = Remove { front, ..Remove::just(node) };
+        let Removed { gone, front } = self.parts.store.remove(&remove).await?;
         if !gone {
             return Ok(LeaveOutcome::Absent);
         }
         if front.is_none() {
             self.wake_latecomers(node);
-        }
-        if next.is_some() && front.as_ref().is_some_and(|front| front.nodes.is_empty()) {
-            // It has left meanwhile, and another ticket is the next.
-            front = self.parts.store.front(&node.name.line, PAGE).await.ok();
         }
         self.ring_served(front.as_ref());
         let waited = front.is_some_and(|front| !holds && keeps_out(&front, node));
@@ -102,7 +96,11 @@ impl<S: Store> Queue<S> {
 
     /// Removes a ticket whose join was not answered: if it is not in now, it is never let in. It
     /// counts as a waiter.
-    async fn take_out_unanswered(&self, name: &Name, session: SessionId) -> Result<LeaveOutcome> {
+    async fn take_out_unanswered(
+        &self,
+        name: &TicketName,
+        session: SessionId,
+    ) -> Result<LeaveOutcome> {
         match self.parts.store.fence_out(name, session).await? {
             Some(node) => self.take_out(&node, false).await,
             None => Ok(LeaveOutcome::Waiting),

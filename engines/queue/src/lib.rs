@@ -2,8 +2,8 @@
 //!
 //! Such stores keep a line in the same way. Each ticket is a node, in the order in which the store
 //! made them. A client looks at the nodes ahead of its own, and watches those that keep it out. A
-//! session keeps all nodes of a client alive. [`Queue`] has that code once. [`Store`] is the
-//! contract of a store: enter, look, watch, remove, and the session.
+//! session keeps all nodes of a client alive. [`SessionEngine`] has that code once.
+//! [`SessionStore`] is the contract of a store: enter, look, watch, remove, and the session.
 //!
 //! # Files
 //!
@@ -13,46 +13,37 @@
 //! | `node` | a ticket as the store keeps it: its name, its body, its number |
 //! | `position` | the place of a ticket in its line, and the nodes that keep it out: pure |
 //! | `session`, `sessions` | the life of all tickets of one ttl, counted from before each request |
-//! | `own`, `mine`, `asked` | the tickets of this client, one of them, joins in flight |
+//! | `own_tickets`, `own_ticket` | the tickets of this client, and one of them |
 //! | `parts` | what the tasks of a client share with it |
-//! | `pauses` | backoff between tries that lost to other clients |
-//! | `queue` | one client: its tickets and its sessions |
-//! | `engine` | the nine verbs |
-//! | `joining`, `seeing`, `leaving`, `waking`, `counting` | what carries them out |
-//! | `calls` | the callers that wait for numbers of a sequence |
+//! | `engine` | one client: its tickets, its sessions, and the nine verbs |
+//! | `joining`, `renewing`, `leaving`, `waking`, `counting` | the steps of each verb |
+//! | `seeing` | reads of a ticket and of its line |
 //! | `likely_free` | which lines seem to be free |
-//! | `looks` | the looks at one ticket, which callers share |
-//! | `watched` | what a ticket watches, kept between two calls |
-//! | `onlooker` | events of all lines, from changes of nodes |
+//! | `event_feed` | events of all lines, from changes of nodes |
 
-mod asked;
-mod calls;
 mod contract;
 mod counting;
 mod engine;
+mod event_feed;
 mod joining;
 mod leaving;
 mod likely_free;
-mod looks;
-mod mine;
 mod node;
-mod onlooker;
-mod own;
+mod own_ticket;
+mod own_tickets;
 mod parts;
-mod pauses;
 mod position;
-mod queue;
+mod renewing;
 mod seeing;
 mod session;
 mod sessions;
 mod waking;
-mod watched;
 
 pub use contract::{
-    Change, Enter, Entered, Followed, Front, Granted, Hint, Precondition, Register, Remove,
-    Removed, SessionId, Sought, Store, Watching, Why, Written,
+    ChangesAt, Enter, Entered, Followed, Front, Granted, Hint, NodeChange, OpenWatch, Precondition,
+    Register, RegisterValue, Remove, Removed, SessionId, SessionStore, Sought, Why,
 };
+pub use engine::SessionEngine;
 pub use likely_free::LikelyFree;
-pub use node::{LineId, Name, Node};
-pub use position::{Ahead, Position, blockers};
-pub use queue::Queue;
+pub use node::{LineId, Node, TicketName};
+pub use position::{Position, blockers};

@@ -42,7 +42,7 @@ impl fmt::Display for LineId {
 /// The name of a node. The capacity is a part of it, so that a store can refuse a mixed line by
 /// names alone.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Name {
+pub struct TicketName {
     /// Its line.
     pub line: LineId,
     /// The capacity that its owner uses.
@@ -51,7 +51,7 @@ pub struct Name {
     pub id: TicketId,
 }
 
-impl Name {
+impl TicketName {
     /// Returns the name of a ticket's node.
     pub fn of(ticket: &Ticket) -> Self {
         Self { line: LineId::of(&ticket.key), of: ticket.share.of(), id: ticket.id }
@@ -62,7 +62,7 @@ impl Name {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
     /// Its name.
-    pub name: Name,
+    pub name: TicketName,
     /// The session that keeps it alive.
     pub session: u64,
     /// The number that the store gave it when it was made. It grows from node to node, and is the
@@ -82,7 +82,13 @@ pub struct Node {
 
 impl Node {
     /// Reads a node from its name and body; `None` if that is no ticket.
-    pub fn read(name: Name, session: u64, created: u64, version: u64, body: &[u8]) -> Option<Self> {
+    pub fn read(
+        name: TicketName,
+        session: u64,
+        created: u64,
+        version: u64,
+        body: &[u8],
+    ) -> Option<Self> {
         let (head, rest) = std::str::from_utf8(body).ok()?.split_once('\n')?;
         let words: Vec<&str> = head.split(' ').collect();
         let [FORM, take, ttl, base, told, key, owner] = words[..] else { return None };
@@ -144,7 +150,8 @@ mod tests {
         };
         for (base, told) in [(0, false), (7, true)] {
             let body = Node::body(&ticket, base, told);
-            let read = Node::read(Name::of(&ticket), 1, 40, 41, &body).expect("it is a ticket");
+            let read =
+                Node::read(TicketName::of(&ticket), 1, 40, 41, &body).expect("it is a ticket");
             assert_eq!((&read.ticket, read.number(), read.told), (&ticket, 40 + base, told));
         }
     }
@@ -175,7 +182,7 @@ mod tests {
 
     #[test]
     fn a_body_of_no_ticket_is_not_read_as_one() {
-        let name = Name::of(&Ticket::new(Key::new("a").unwrap(), Share::WHOLE));
+        let name = TicketName::of(&Ticket::new(Key::new("a").unwrap(), Share::WHOLE));
         for body in [
             "",
             "tenure1",

@@ -8,14 +8,18 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 use futures_util::stream::{self, StreamExt as _};
 use tenure_core::wake::WakeRegistry;
-use tenure_core::{Result, Runtime, spawn_cancellable};
+use tenure_core::{Backoff, Result, Runtime, spawn_cancellable};
+use tokio::sync::oneshot;
 
-use crate::calls::Calls;
-use crate::contract::{Remove, Sought, Store};
-use crate::mine::OwnTicket;
+use crate::contract::{Remove, SessionStore, Sought};
+use crate::counting::SequenceCallers;
 use crate::node::Node;
-use crate::own::OwnTickets;
+use crate::own_ticket::OwnTicket;
+use crate::own_tickets::OwnTickets;
 use crate::session::Session;
+
+/// Backoff between tries of a verb that lost to other clients.
+pub(crate) const RETRY: Backoff = Backoff::new(Duration::from_millis(1), Duration::from_millis(32));
 
 /// Maximum tickets removed at a time.
 const SWEPT_AT_ONCE: usize = 16;
@@ -26,7 +30,7 @@ pub(crate) struct Parts<S> {
     pub(crate) host: Arc<dyn Runtime>,
     pub(crate) own: OwnTickets,
     pub(crate) bells: WakeRegistry,
-    pub(crate) counting: Calls,
+    pub(crate) counting: SequenceCallers,
     /// Maximum time of a verb.
     pub(crate) answers_within: Duration,
     /// Overdue tickets are being removed.
@@ -35,7 +39,7 @@ pub(crate) struct Parts<S> {
     seeking: AtomicBool,
 }
 
-impl<S: Store> Parts<S> {
+impl<S: SessionStore> Parts<S> {
     pub(crate) fn new(store: S, host: Arc<dyn Runtime>) -> Self {
         let answers_within = store.profile().answers_within;
         let store = Arc::new(store);
@@ -52,6 +56,24 @@ impl<S: Store> Parts<S> {
         work: impl Future<Output = Result<T>> + Send + 'static,
     ) -> Result<T> {
         spawn_cancellable(&*self.host, work).await.unwrap_or_else(|| Err(self.store.silence()))
+    }
+
+    /// Runs this on the runtime to its end, also if the caller gives up.
+    pub(crate) async fn outlives_caller<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T>> + Send + 'static,
+    ) -> Result<T> {
+        let (sender, receiver) = oneshot::channel();
+        self.host.spawn(Box::pin(async move {
+            // The caller may have gone.
+            let _ = sender.send(work.await);
+        }));
+        receiver.await.unwrap_or_else(|_| Err(self.store.silence()))
+    }
+
+    /// Waits before a verb that lost to other clients is tried again.
+    pub(crate) async fn pause(&self, backoff: &mut Backoff) {
+        self.host.sleep(backoff.next(self.host.random())).await;
     }
 
     /// Sets one time limit for a whole verb, at any count of requests. The verb is boxed: a
@@ -112,7 +134,7 @@ impl<S: Store> Parts<S> {
     /// leave like any other holder, and has a ttl to stop.
     async fn ask_orphans_to_leave(&self, session: &Arc<Session>) -> Result<()> {
         for node in self.store.orphans(session.id).await? {
-            if self.own.knows(node.name.id) {
+            if self.own.knows(node.name.id, self.host.now()) {
                 continue;
             }
             // The list may be outdated: this client may have taken the node out since, and only

@@ -13,62 +13,45 @@ const NEAR: usize = 32;
 pub struct Position {
     /// The moment.
     pub at: u64,
-    /// The tickets ahead.
-    pub ahead: Ahead,
+    /// Count of the tickets ahead, or a lower bound of it. One is exact.
+    pub count: usize,
+    /// The sum of their takes, or a lower bound of it.
+    pub ahead: u64,
     /// Whether it is served.
     pub state: TicketState,
     /// A waiting ticket waits for as long as these nodes are unchanged.
     pub blockers: Vec<Node>,
 }
 
-/// The tickets ahead of a ticket, in sum.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ahead {
-    /// Count of these tickets, or a lower bound of it. One is exact.
-    pub count: usize,
-    /// The sum of their takes, or a lower bound of it.
-    pub taken: u64,
-    /// The number of the ticket right ahead; 0 if that is not known.
-    pub nearest: u64,
-}
-
-impl Ahead {
-    /// Returns the sum of these nodes, which are in the order of their line, with none between.
-    pub fn of(nodes: &[Node]) -> Self {
-        let nearest = nodes.last().map_or(0, |node| node.created);
-        Self { count: nodes.len(), taken: nodes.iter().map(Node::take).sum(), nearest }
-    }
-}
-
 impl Position {
-    /// Returns the position of a ticket with this share behind some tickets. `nearest` are nodes of
-    /// them, the nearest first, and enough of them to keep the ticket out if it is not served.
+    /// Returns the position of a ticket with this share behind `count` tickets, which take `ahead`.
+    /// `nearest` are nodes of them, the nearest first, and enough of them to keep the ticket out if
+    /// it is not served.
     pub fn new(
         at: u64,
-        ahead: Ahead,
+        (count, ahead): (usize, u64),
         nearest: impl IntoIterator<Item = Node>,
         share: Share,
     ) -> Self {
-        let waits = !served(ahead.taken, share);
+        let waits = !served(ahead, share);
         let state = if waits { TicketState::Waiting } else { TicketState::Holding };
         let nearest = nearest.into_iter().filter(|_| waits);
-        Self { at, ahead, state, blockers: blockers(nearest, Node::take, share) }
+        Self { at, count, ahead, state, blockers: blockers(nearest, Node::take, share) }
     }
 
     /// Returns the position at the front of a line.
     pub fn first(at: u64) -> Self {
-        let (ahead, state) = (Ahead::default(), TicketState::Holding);
-        Self { at, ahead, state, blockers: Vec::new() }
+        Self { at, count: 0, ahead: 0, state: TicketState::Holding, blockers: Vec::new() }
     }
 
     /// Returns whether a renewal reads only the nodes that keep the ticket out.
     pub(crate) fn is_far(&self) -> bool {
-        self.ahead.count > NEAR
+        self.count > NEAR
     }
 
     /// Returns whether the ticket is served when the one node that keeps it out is removed.
     pub(crate) fn is_next(&self) -> bool {
-        self.blockers.len() == 1 && self.ahead.count == 1
+        self.blockers.len() == 1 && self.count == 1
     }
 }
 
@@ -77,8 +60,9 @@ impl Front {
     pub fn position_of(&self, node: &Node) -> Position {
         let ahead = self.nodes.partition_point(|other| other.created < node.created);
         let ahead = &self.nodes[..ahead];
+        let taken = ahead.iter().map(Node::take).sum();
         let nearest = ahead.iter().rev().cloned();
-        Position::new(self.at, Ahead::of(ahead), nearest, node.ticket.share)
+        Position::new(self.at, (ahead.len(), taken), nearest, node.ticket.share)
     }
 
     /// Returns the nodes that are served, as far as the line was read.
@@ -119,14 +103,14 @@ mod tests {
     use tenure_core::{Key, Ticket};
 
     use super::*;
-    use crate::node::Name;
+    use crate::node::TicketName;
 
     fn line(shares: &[(u32, u32)]) -> Front {
         let node = |(at, (take, of)): (u64, &(u32, u32))| {
             let share = Share::new(*take, *of).unwrap();
             let ticket = Ticket::new(Key::new("k").unwrap(), share);
             let body = Node::body(&ticket, 0, false);
-            Node::read(Name::of(&ticket), 1, at, at, &body).unwrap()
+            Node::read(TicketName::of(&ticket), 1, at, at, &body).unwrap()
         };
         let nodes: Vec<Node> = (1..).zip(shares).map(node).collect();
         Front { total: nodes.len(), nodes, ..Front::default() }
@@ -135,7 +119,7 @@ mod tests {
     fn blocked_by(front: &Front, created: u64) -> (TicketState, u64, Vec<u64>) {
         let position = front.position_of(&front.nodes[usize::try_from(created).unwrap() - 1]);
         let blockers = position.blockers.iter().map(|node| node.created).collect();
-        (position.state, position.ahead.taken, blockers)
+        (position.state, position.ahead, blockers)
     }
 
     #[test]
@@ -165,16 +149,13 @@ mod tests {
         let front = line(&[(9, 9), (9, 9), (9, 9)]);
         let is_next = |at: usize| front.position_of(&front.nodes[at]).is_next();
         assert_eq!([0, 1, 2].map(is_next), [false, true, false]);
-        let nearest = |at: usize| front.position_of(&front.nodes[at]).ahead.nearest;
-        assert_eq!([0, 1, 2].map(nearest), [0, 1, 2]);
     }
 
     #[test]
     fn a_ticket_far_back_is_kept_out_by_the_nodes_that_were_read() {
         let front = line(&[(9, 9), (9, 9)]);
-        let ahead = Ahead { count: 200, taken: 1000, nearest: 2 };
         let nearest = front.nodes.iter().rev().cloned();
-        let position = Position::new(7, ahead, nearest, Share::new(9, 9).unwrap());
+        let position = Position::new(7, (200, 1000), nearest, Share::new(9, 9).unwrap());
         assert_eq!((position.at, position.state), (7, TicketState::Waiting));
         assert!(position.is_far() && !position.is_next());
         assert_eq!(position.blockers, front.nodes[1..]);

@@ -8,23 +8,23 @@ use std::time::Duration;
 use futures_util::future::{Either, join, select};
 use tenure_core::{Key, LINE_TICKETS_MAX, Place, Result, TicketId, TicketState};
 
-use crate::contract::{Front, SessionId, Sought, Store};
-use crate::mine::{OwnTicket, Sighting};
+use crate::contract::{Front, SessionId, SessionStore, Sought};
+use crate::engine::SessionEngine;
 use crate::node::{LineId, Node};
+use crate::own_ticket::{OwnTicket, Sighting};
 use crate::parts::Parts;
 use crate::position::Position;
-use crate::queue::Queue;
 
 /// Count of nodes read of a line after a ticket has left it.
 pub(crate) const PAGE: usize = 128;
 /// Maximum sessions of other clients whose life one read of a line asks for.
 const LIVES_MAX: usize = 8;
 
-impl<S: Store> Parts<S> {
+impl<S: SessionStore> Parts<S> {
     /// Returns where this client's ticket stands; `None` if it is out. Notes what it read.
     pub(crate) async fn see(self: &Arc<Self>, mine: &OwnTicket) -> Result<Option<Sighting>> {
         let (parts, mine) = (self.clone(), mine.clone());
-        self.errand(async move { mine.looks.share(parts.look_at(&mine)).await }).await
+        self.errand(async move { mine.reads.run(parts.look_at(&mine)).await }).await
     }
 
     /// The same for an owner that relies on the life of its session from now on.
@@ -89,7 +89,7 @@ impl<S: Store> Parts<S> {
     }
 }
 
-impl<S: Store> Queue<S> {
+impl<S: SessionStore> SessionEngine<S> {
     /// Returns a whole line.
     pub(crate) async fn whole_line(&self, line: &LineId) -> Result<Front> {
         self.parts.store.front(line, LINE_TICKETS_MAX * 2).await
@@ -132,7 +132,7 @@ impl<S: Store> Queue<S> {
         Place {
             number: seen.node.number(),
             state: seen.position.state,
-            ahead: seen.position.ahead.taken,
+            ahead: seen.position.ahead,
             life,
             look: None,
             leaving: seen.node.told,

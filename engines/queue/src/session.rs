@@ -3,7 +3,7 @@
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, MutexGuard, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use futures_util::future::{Either, join, select};
@@ -11,7 +11,7 @@ use tenure_core::sync::Mutex;
 use tenure_core::{Loss, Result, Runtime, Time};
 use tokio::sync::Mutex as AsyncMutex;
 
-use crate::contract::{Granted, SessionId, Store};
+use crate::contract::{Granted, SessionId, SessionStore};
 
 /// Part of a session's life for which the client waits for the answer to a sign of life.
 const WAITS: u32 = 6;
@@ -63,12 +63,12 @@ impl Session {
 
     /// Returns when it ends, as far as is known now.
     pub(crate) fn end(&self) -> Time {
-        self.known().ends
+        self.life.lock().ends
     }
 
     /// Returns when the next sign of life is due, if all goes well.
     fn due(&self) -> Time {
-        self.known().signed.plus(self.every)
+        self.life.lock().signed.plus(self.every)
     }
 
     /// Returns whether its tickets are lost. Every caller reads the clock: a timer that has not
@@ -79,7 +79,7 @@ impl Session {
 
     /// Returns whether the store has answered a sign of life since the session was opened.
     pub(crate) fn has_signed(&self) -> bool {
-        self.known().signed != self.opened
+        self.life.lock().signed != self.opened
     }
 
     /// Returns whether it has missed no signs of life.
@@ -89,7 +89,11 @@ impl Session {
 
     /// Returns whether tickets may join with it. A session that has missed signs of life may be
     /// over before its next ticket is used, so this asks the store first.
-    pub(crate) async fn is_sound<S: Store>(&self, store: &S, host: &dyn Runtime) -> Result<bool> {
+    pub(crate) async fn is_sound<S: SessionStore>(
+        &self,
+        store: &S,
+        host: &dyn Runtime,
+    ) -> Result<bool> {
         let _guard = self.proving.lock().await;
         let sent = host.now();
         if self.is_fresh(sent) {
@@ -102,13 +106,13 @@ impl Session {
     /// Returns whether a sign of life is due so soon that a renewal sends it: see
     /// [`renew`](Self::renew).
     pub(crate) fn is_due_soon(&self, now: Time) -> bool {
-        now.has_reached(self.known().signed.plus(self.every * 2 / 3))
+        now.has_reached(self.life.lock().signed.plus(self.every * 2 / 3))
     }
 
     /// Sends a sign of life that is due soon, because a ticket is renewed: its owner relies on the
     /// known life of the session until its next renewal. Returns an error if the store refuses it.
     /// The remaining life shows whether it was answered at all.
-    pub(crate) async fn renew<S: Store>(&self, store: &S, host: &dyn Runtime) -> Result<()> {
+    pub(crate) async fn renew<S: SessionStore>(&self, store: &S, host: &dyn Runtime) -> Result<()> {
         let Ok(_guard) = self.proving.try_lock() else {
             // Another task is sending one.
             drop(self.proving.lock().await);
@@ -125,7 +129,11 @@ impl Session {
     }
 
     /// Sends a sign of life. Returns the remaining life of the session; `None` if it is over.
-    async fn prove<S: Store>(&self, store: &S, host: &dyn Runtime) -> Result<Option<Duration>> {
+    async fn prove<S: SessionStore>(
+        &self,
+        store: &S,
+        host: &dyn Runtime,
+    ) -> Result<Option<Duration>> {
         let sent = host.now();
         let life = sign(store, self.id, self.granted, host).await?;
         match life {
@@ -143,7 +151,7 @@ impl Session {
     /// Notes that the store received a sign of life that was sent at `sent`. An answer that comes
     /// too late revives nothing.
     fn extend(&self, sent: Time, life: Duration, now: Time) {
-        let mut known = self.known();
+        let mut known = self.life.lock();
         if now.has_reached(known.ends) {
             self.over.store(true, Ordering::Release);
         }
@@ -152,15 +160,11 @@ impl Session {
             known.signed = known.signed.max(sent);
         }
     }
-
-    fn known(&self) -> MutexGuard<'_, Life> {
-        self.life.lock()
-    }
 }
 
 /// Sends a sign of life, and waits for the answer for a part of the session's life. Returns the
 /// remaining life; `None` if it is over.
-async fn sign<S: Store>(
+async fn sign<S: SessionStore>(
     store: &S,
     id: SessionId,
     granted: Duration,
@@ -176,7 +180,11 @@ async fn sign<S: Store>(
 
 /// Ends a session in the store: a store that comes back may otherwise let it live for another ttl.
 /// Retries until the store answers, or the client is dropped.
-pub(crate) async fn end<S: Store>(store: Weak<S>, session: Arc<Session>, host: Arc<dyn Runtime>) {
+pub(crate) async fn end<S: SessionStore>(
+    store: Weak<S>,
+    session: Arc<Session>,
+    host: Arc<dyn Runtime>,
+) {
     let (id, granted) = (session.id, session.granted);
     if session.ends_in_store.swap(true, Ordering::AcqRel) {
         return;
@@ -197,7 +205,7 @@ pub(crate) async fn end<S: Store>(store: Weak<S>, session: Arc<Session>, host: A
 
 /// Sends signs of life until the session is over or has no user any more. Calls `beat` between
 /// them, and when the session is over.
-pub(crate) async fn keep_alive<S: Store>(
+pub(crate) async fn keep_alive<S: SessionStore>(
     session: Weak<Session>,
     store: Weak<S>,
     host: Arc<dyn Runtime>,

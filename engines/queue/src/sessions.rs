@@ -1,8 +1,8 @@
 //! The sessions of one client: one for each ttl, opened at first use.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use tenure_core::sync::Mutex;
@@ -25,25 +25,22 @@ pub(crate) struct Sessions {
     closed: AtomicBool,
 }
 
-/// The permission to open a session.
-pub(crate) type Turn = OwnedMutexGuard<()>;
-
 impl Sessions {
     /// Returns the session for tickets of this ttl, if it is open.
     pub(crate) fn living(&self, ttl: Duration, now: Time) -> Option<Arc<Session>> {
-        let open = self.open();
+        let open = self.open.lock();
         open.get(&whole_seconds(ttl)).filter(|session| !session.is_over(now)).cloned()
     }
 
     /// Waits for the permission to open one.
-    pub(crate) async fn turn(&self) -> Turn {
+    pub(crate) async fn turn(&self) -> OwnedMutexGuard<()> {
         self.opening.clone().lock_owned().await
     }
 
     /// Removes and returns the sessions that are over. If there is no room for another, also one
     /// that no ticket uses.
     pub(crate) fn take_out(&self, now: Time) -> Vec<Arc<Session>> {
-        let mut open = self.open();
+        let mut open = self.open.lock();
         let over = open.values().filter(|session| session.is_over(now));
         let mut out: Vec<_> = over.cloned().collect();
         open.retain(|_, session| !session.is_over(now));
@@ -58,7 +55,7 @@ impl Sessions {
     /// Returns the session for a further ttl if the maximum is in use: the next longer one, or else
     /// the longest.
     pub(crate) fn nearest(&self, ttl: Duration) -> Option<Arc<Session>> {
-        let open = self.open();
+        let open = self.open.lock();
         if open.len() < SESSIONS_MAX {
             return None;
         }
@@ -84,7 +81,7 @@ impl Sessions {
     ///
     /// `Unavailable` if the client was closed meanwhile.
     pub(crate) fn insert(&self, ttl: Duration, session: &Arc<Session>) -> Result<()> {
-        let mut open = self.open();
+        let mut open = self.open.lock();
         let seconds = self.wanted(ttl)?.as_secs();
         open.insert(seconds, session.clone());
         Ok(())
@@ -92,18 +89,14 @@ impl Sessions {
 
     /// Returns the session with this number, if it is one of this client's.
     pub(crate) fn find(&self, id: SessionId) -> Option<Arc<Session>> {
-        self.open().values().find(|session| session.id == id).cloned()
+        self.open.lock().values().find(|session| session.id == id).cloned()
     }
 
     /// Removes and returns all open sessions. None is opened after that.
     pub(crate) fn close(&self) -> Vec<Arc<Session>> {
-        let mut open = self.open();
+        let mut open = self.open.lock();
         self.closed.store(true, Ordering::Release);
         std::mem::take(&mut *open).into_values().collect()
-    }
-
-    fn open(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Session>>> {
-        self.open.lock()
     }
 }
 

@@ -7,25 +7,26 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 use tenure_core::{ErrorKind, Result, Ticket, TicketState, Wake};
 
-use crate::contract::{Hint, Store, Watching};
-use crate::mine::{OwnTicket, Sighting};
+use crate::contract::{Hint, OpenWatch, SessionStore};
+use crate::engine::SessionEngine;
 use crate::node::Node;
+use crate::own_ticket::{OwnTicket, Sighting};
 use crate::parts::Parts;
 use crate::position::Position;
-use crate::queue::Queue;
 
 /// A ticket behind others of its own client watches nothing for this time.
 const MOMENT: Duration = Duration::from_millis(250);
 
-impl<S: Store> Queue<S> {
+impl<S: SessionStore> SessionEngine<S> {
     pub(crate) async fn wake(&self, ticket: &Ticket, standing: TicketState) -> Result<Wake> {
         let Parts { own, bells, host, .. } = &*self.parts;
-        let bell = bells.subscribe(ticket.id);
+        let (bell, mut watch) = (bells.subscribe(ticket.id), None::<(OpenWatch, Vec<Node>)>);
         loop {
             // Subscribe first, then read, so that no change between the two is missed.
             let mut rung = pin!(bell.notified());
             rung.as_mut().enable();
-            let Some(mine) = own.get(ticket.id) else { return self.wake_stranger(ticket).await };
+            // A renewal finds a ticket that this client does not know in its line.
+            let Some(mine) = own.get(ticket.id) else { return Ok(Wake::Look) };
             if mine.is_condemned() || mine.session.is_over(host.now()) {
                 return Ok(Wake::Look);
             }
@@ -36,37 +37,32 @@ impl<S: Store> Queue<S> {
                 return Ok(Wake::Served(seen.node.number()));
             }
             let nodes = watched(&seen);
-            let mut listened = match mine.watched.listen(&nodes) {
-                Some(listened) => listened,
-                None if self.is_near(&seen, &mut rung).await => continue,
-                None => {
+            let open = match &mut watch {
+                Some((open, of)) if same(of, &nodes) => open,
+                _ if self.is_near(&seen, &mut rung).await => continue,
+                _ => {
                     // Its own client may wake it before the store has answered.
-                    let watching = self.watching(nodes.clone());
-                    let opening = pin!(mine.watched.open(&nodes, &**host, watching));
-                    match select(rung.as_mut(), opening).await {
-                        Either::Left(_) => continue,
-                        Either::Right((opened, _)) => match opened? {
-                            Some(listened) => listened,
-                            None => continue,
-                        },
-                    }
+                    let opening = pin!(self.watching(nodes.clone()));
+                    let Either::Right((open, _)) = select(rung.as_mut(), opening).await else {
+                        continue;
+                    };
+                    &mut watch.insert((open?, nodes)).0
                 }
             };
-            if listened.at() > seen.position.at {
+            if open.at > seen.position.at {
                 let Some(now) = self.see_now(&mine).await? else { return Ok(Wake::Look) };
                 match changes(&seen, &now, standing) {
                     Some(wake) => return Ok(wake),
-                    None if !same(&seen, &now) => continue,
+                    None if !same(&watched(&seen), &watched(&now)) => continue,
                     None => {}
                 }
             }
-            let hint = {
-                let changed = pin!(listened.changed());
-                match select(rung.as_mut(), changed).await {
-                    Either::Left(_) => None,
-                    Either::Right((hint, _)) => Some(hint),
-                }
+            let hint = match select(rung.as_mut(), open.changed.as_mut()).await {
+                Either::Left(_) => None,
+                Either::Right((hint, _)) => Some(hint),
             };
+            // A watch that has reported a change is used up.
+            watch = watch.filter(|_| hint.is_none());
             if let Some(Hint::Released(at)) = hint
                 && seen.position.is_next()
             {
@@ -85,9 +81,10 @@ impl<S: Store> Queue<S> {
     }
 
     /// Watches these nodes.
-    fn watching(&self, nodes: Vec<Node>) -> impl Future<Output = Result<Watching>> + Send + use<S> {
+    async fn watching(&self, nodes: Vec<Node>) -> Result<OpenWatch> {
         let parts = self.parts.clone();
-        async move { parts.in_time(parts.store.watch(&nodes)).await }
+        let opening = async move { parts.in_time(parts.store.watch(&nodes)).await };
+        self.parts.outlives_caller(opening).await
     }
 
     /// Waits a moment for a wake-up before a watch is opened, if only tickets of this client keep
@@ -143,17 +140,6 @@ impl<S: Store> Queue<S> {
             seen => seen,
         }
     }
-
-    /// Watches a ticket of another client, once.
-    async fn wake_stranger(&self, ticket: &Ticket) -> Result<Wake> {
-        let found = self.parts.in_time(self.find(&ticket.key, ticket.id)).await?;
-        let Some(seen) = found else { return Ok(Wake::Look) };
-        let watching = self.parts.in_time(self.parts.store.watch(&watched(&seen))).await?;
-        if watching.at <= seen.position.at {
-            watching.changed.await;
-        }
-        Ok(Wake::Look)
-    }
 }
 
 /// Returns the own node and those that keep it out.
@@ -173,8 +159,7 @@ fn changes(before: &Sighting, now: &Sighting, standing: TicketState) -> Option<W
     }
 }
 
-/// Returns whether the same nodes must be watched.
-fn same(before: &Sighting, now: &Sighting) -> bool {
-    let (before, now) = (watched(before), watched(now));
-    before.len() == now.len() && before.iter().zip(&now).all(|(one, other)| one.is_as(other))
+/// Returns whether these are the same nodes, unchanged.
+fn same(some: &[Node], others: &[Node]) -> bool {
+    some.len() == others.len() && some.iter().zip(others).all(|(one, other)| one.is_as(other))
 }

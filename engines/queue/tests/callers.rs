@@ -18,7 +18,7 @@ use tenure_core::{
     BackgroundRuntime, BoxFuture, Clock, Engine as _, Key, LeaveMode, LeaveOutcome, Locks, Runtime,
     Share, Ticket, TicketState, Time, WaitMode, Wake, blocking::block_on,
 };
-use tenure_queue::Queue;
+use tenure_queue::SessionEngine;
 use tokio::task::JoinSet;
 
 const KEYS: usize = 3;
@@ -61,10 +61,10 @@ fn ticket() -> Ticket {
     Ticket::new(Key::new("k").unwrap(), Share::WHOLE)
 }
 
-fn queue() -> (Arc<Shared>, Arc<BackgroundRuntime>, Queue<Map>) {
+fn queue() -> (Arc<Shared>, Arc<BackgroundRuntime>, SessionEngine<Map>) {
     let host = Arc::new(BackgroundRuntime::for_timers());
     let store = Shared::on(host.clone());
-    let queue = Queue::new(Map::connect(&store), host.clone());
+    let queue = SessionEngine::new(Map::connect(&store), host.clone());
     (store, host, queue)
 }
 
@@ -81,6 +81,21 @@ fn a_look_whose_caller_stands_still_keeps_nobody_else_from_looking() {
         let place = queue.renew(&ticket).await.unwrap().expect("it is in the line");
         assert_eq!(place.state, TicketState::Holding);
     });
+}
+
+#[test]
+fn renewals_of_one_ticket_at_the_same_time_share_their_reads() {
+    const RENEWALS: usize = 100;
+    let (store, _host, queue) = queue();
+    let ticket = ticket();
+    block_on(async {
+        queue.join(&ticket, WaitMode::Wait).await.unwrap().expect("it waits");
+        store.take_steps(true);
+        let renewals = join_all((0..RENEWALS).map(|_| queue.renew(&ticket))).await;
+        assert!(renewals.iter().all(|renewed| matches!(renewed, Ok(Some(_)))));
+    });
+    let reads = store.position_requests();
+    assert!(reads <= RENEWALS / 2, "{reads} reads for {RENEWALS} renewals");
 }
 
 #[test]
@@ -122,7 +137,7 @@ fn a_join_while_the_only_other_ticket_leaves_is_woken() {
 fn an_onlooker_is_told_that_the_store_is_silent() {
     let host = Arc::new(Hasty(BackgroundRuntime::for_timers()));
     let store = Shared::on(host.clone());
-    let (queue, pace) = (Queue::new(Map::connect(&store), host.clone()), host);
+    let (queue, pace) = (SessionEngine::new(Map::connect(&store), host.clone()), host);
     let scope = Scope::Prefix(String::new());
     block_on(async {
         store.be_deaf(true);
@@ -152,7 +167,7 @@ fn an_onlooker_is_told_that_the_store_is_silent() {
 fn a_store_is_not_followed_for_onlookers_who_have_gone_however_much_happens_in_it() {
     let host = Arc::new(Hasty(BackgroundRuntime::for_timers()));
     let store = Shared::on(host.clone());
-    let [queue, other] = [(), ()].map(|()| Queue::new(Map::connect(&store), host.clone()));
+    let [queue, other] = [(), ()].map(|()| SessionEngine::new(Map::connect(&store), host.clone()));
     block_on(async {
         queue.events(&Scope::Prefix(String::new()), None).await.unwrap();
         assert_eq!(store.followers(), 1);
@@ -170,7 +185,7 @@ fn an_onlooker_misses_nothing_where_nothing_happens_however_much_happens_elsewhe
     /// More events than are kept.
     const TURNS: usize = 2_000;
     let (store, host, queue) = queue();
-    let other = Queue::new(Map::connect(&store), host.clone());
+    let other = SessionEngine::new(Map::connect(&store), host.clone());
     let quiet = Scope::Prefix("quiet".into());
     block_on(async {
         let cursor = queue.events(&quiet, None).await.unwrap().cursor;
@@ -212,7 +227,7 @@ fn readers_who_would_not_wait_all_come_in_however_many_try_at_once() {
 #[test]
 fn a_reader_who_would_not_wait_comes_in_behind_more_readers_than_one_page_has() {
     let (store, host, queue) = queue();
-    let other = Queue::new(Map::connect(&store), host);
+    let other = SessionEngine::new(Map::connect(&store), host);
     let reads = tickets(Share::READER, 150);
     block_on(async {
         for ticket in &reads {
@@ -261,7 +276,7 @@ fn of_those_who_try_at_once_as_many_come_in_as_there_are_permits_and_the_others_
 #[test]
 fn a_late_request_to_take_out_a_ticket_that_would_not_wait_does_not_take_it_out_when_it_holds() {
     let (store, host, queue) = queue();
-    let others = Queue::new(Map::connect(&store), host);
+    let others = SessionEngine::new(Map::connect(&store), host);
     let one = Share::new(1, 2).unwrap();
     let held = tickets(one, 2);
     let tries = Ticket { share: one, ..ticket() };
@@ -307,7 +322,7 @@ fn clients_who_count_at_once_get_each_number_once_and_each_caller_ever_higher_on
     let (store, host, queue) = queue();
     store.take_steps(true);
     let mut queues = vec![Arc::new(queue)];
-    queues.resize_with(3, || Arc::new(Queue::new(Map::connect(&store), host.clone())));
+    queues.resize_with(3, || Arc::new(SessionEngine::new(Map::connect(&store), host.clone())));
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(4).enable_all().build().unwrap();
     let mut given = runtime.block_on(async {
@@ -332,7 +347,7 @@ fn clients_who_count_at_once_get_each_number_once_and_each_caller_ever_higher_on
 #[test]
 fn two_who_listen_for_one_ticket_are_both_told() {
     let (store, host, queue) = queue();
-    let others = Queue::new(Map::connect(&store), host);
+    let others = SessionEngine::new(Map::connect(&store), host);
     let (holder, next) = (ticket(), ticket());
     block_on(async {
         others.join(&holder, WaitMode::Wait).await.unwrap().expect("it waits");

@@ -12,7 +12,7 @@ use store::{Map, Shared};
 use tenure_conformance::Arena;
 use tenure_conformance::sim::World;
 use tenure_core::{BackgroundRuntime, Error};
-use tenure_queue::Queue;
+use tenure_queue::SessionEngine;
 
 mod simulated {
     use super::*;
@@ -20,7 +20,8 @@ mod simulated {
     async fn arena(world: World) -> Arena {
         let (store, host) = (Shared::on(world.store()), world.process());
         let client = host.clone();
-        let open = move || ready(Ok::<_, Error>(Queue::new(Map::connect(&store), client.clone())));
+        let open =
+            move || ready(Ok::<_, Error>(SessionEngine::new(Map::connect(&store), client.clone())));
         Arena::on(host, Duration::from_secs(9), open)
     }
 
@@ -34,7 +35,8 @@ mod real {
         let host = Arc::new(BackgroundRuntime::for_timers());
         let store = Shared::on(host.clone());
         let client = host.clone();
-        let open = move || ready(Ok::<_, Error>(Queue::new(Map::connect(&store), client.clone())));
+        let open =
+            move || ready(Ok::<_, Error>(SessionEngine::new(Map::connect(&store), client.clone())));
         Arena::on(host, Duration::from_secs(1), open).in_real_time()
     }
 

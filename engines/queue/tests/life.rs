@@ -12,7 +12,7 @@ use tenure_core::{
     BackgroundRuntime, Engine as _, ErrorKind, Key, LeaveMode, Locks, Share, Ticket, TicketState,
     WaitMode, Wake, blocking::block_on,
 };
-use tenure_queue::Queue;
+use tenure_queue::SessionEngine;
 
 fn ticket() -> Ticket {
     let ttl = Duration::from_secs(1);
@@ -22,7 +22,7 @@ fn ticket() -> Ticket {
 #[test]
 fn a_ticket_without_signs_of_life_leaves_though_its_session_lives() {
     let host = Arc::new(BackgroundRuntime::for_timers());
-    let queue = Queue::new(Map::connect(&Shared::on(host.clone())), host);
+    let queue = SessionEngine::new(Map::connect(&Shared::on(host.clone())), host);
     let (given_up, next) = (ticket(), ticket());
     block_on(async {
         let held = queue.join(&given_up, WaitMode::Wait).await.unwrap().expect("it waits");
@@ -46,7 +46,7 @@ fn a_ticket_without_signs_of_life_leaves_though_its_session_lives() {
 fn a_ticket_whose_join_was_never_answered_leaves_though_its_session_lives() {
     let host = Arc::new(BackgroundRuntime::for_timers());
     let store = Shared::on(host.clone());
-    let queue = Queue::new(Map::connect(&store), host);
+    let queue = SessionEngine::new(Map::connect(&store), host);
     let ttl = Duration::from_secs(4);
     let (unanswered, next) = (Ticket { ttl, ..ticket() }, Ticket { ttl, ..ticket() });
     block_on(async {
@@ -69,7 +69,7 @@ fn a_ticket_whose_join_was_never_answered_leaves_though_its_session_lives() {
 fn a_join_that_is_answered_when_its_session_is_over_is_made_with_another() {
     let host = Arc::new(BackgroundRuntime::for_timers());
     let store = Shared::on(host.clone());
-    let queue = Queue::new(Map::connect(&store), host);
+    let queue = SessionEngine::new(Map::connect(&store), host);
     // The session is found to be over while the answer is on its way.
     store.outlive_next(Duration::from_millis(700));
     let ticket = ticket();
@@ -86,7 +86,7 @@ fn a_join_that_is_answered_when_its_session_is_over_is_made_with_another() {
 fn a_join_that_is_answered_later_than_its_ticket_would_live_is_in_its_line() {
     let host = Arc::new(BackgroundRuntime::for_timers());
     let store = Shared::on(host.clone());
-    let queue = Queue::new(Map::connect(&store), host);
+    let queue = SessionEngine::new(Map::connect(&store), host);
     block_on(async {
         let warm = Ticket { key: Key::new("warm").unwrap(), ..ticket() };
         queue.join(&warm, WaitMode::Wait).await.unwrap().expect("it waits");
@@ -106,7 +106,7 @@ fn a_join_that_is_answered_later_than_its_ticket_would_live_is_in_its_line() {
 #[test]
 fn a_renewal_counts_from_a_sign_of_life_that_was_given_lately() {
     let host = Arc::new(BackgroundRuntime::for_timers());
-    let queue = Queue::new(Map::connect(&Shared::on(host.clone())), host);
+    let queue = SessionEngine::new(Map::connect(&Shared::on(host.clone())), host);
     block_on(async {
         let ticket = ticket();
         queue.join(&ticket, WaitMode::Wait).await.unwrap().expect("it waits");
@@ -128,7 +128,7 @@ fn a_session_of_which_a_store_is_never_sure_hurries_for_a_while_only() {
     let host = Arc::new(BackgroundRuntime::for_timers());
     let store = Shared::on(host.clone());
     store.be_unsure();
-    let queue = Queue::new(Map::connect(&store), host);
+    let queue = SessionEngine::new(Map::connect(&store), host);
     block_on(async {
         let ticket = Ticket { ttl: TTL, ..ticket() };
         queue.join(&ticket, WaitMode::Wait).await.unwrap().expect("it waits");
@@ -147,7 +147,7 @@ fn a_session_of_which_a_store_is_never_sure_hurries_for_a_while_only() {
 fn the_store_forgets_every_ticket_that_is_done_with() {
     let host = Arc::new(BackgroundRuntime::for_timers());
     let store = Shared::on(host.clone());
-    let queue = Queue::new(Map::connect(&store), host);
+    let queue = SessionEngine::new(Map::connect(&store), host);
     let short = Ticket { ttl: Duration::from_secs(1), ..ticket() };
     let long = Ticket { ttl: Duration::from_secs(60), ..ticket() };
     block_on(async {
@@ -174,7 +174,7 @@ fn the_store_forgets_every_ticket_that_is_done_with() {
 fn a_ticket_that_came_back_unknown_is_asked_to_leave_and_has_a_ttl_to_stop() {
     let host = Arc::new(BackgroundRuntime::for_timers());
     let store = Shared::on(host.clone());
-    let queue = Queue::new(Map::connect(&store), host);
+    let queue = SessionEngine::new(Map::connect(&store), host);
     let ticket = ticket();
     block_on(async {
         queue.join(&ticket, WaitMode::Wait).await.unwrap().expect("it waits");
@@ -204,7 +204,7 @@ fn a_ticket_that_came_back_unknown_is_asked_to_leave_and_has_a_ttl_to_stop() {
 fn an_orphan_that_has_left_since_it_was_listed_is_not_adopted() {
     let host = Arc::new(BackgroundRuntime::for_timers());
     let store = Shared::on(host.clone());
-    let queue = Queue::new(Map::connect(&store), host);
+    let queue = SessionEngine::new(Map::connect(&store), host);
     let (ticket, next) =
         ([(); 2]).map(|()| Ticket { ttl: Duration::from_secs(3), ..ticket() }).into();
     block_on(async {
@@ -229,7 +229,7 @@ fn an_orphan_that_has_left_since_it_was_listed_is_not_adopted() {
 fn no_ticket_joins_with_a_session_that_may_be_over_at_once() {
     let host = Arc::new(BackgroundRuntime::for_timers());
     let store = Shared::on(host.clone());
-    let queue = Queue::new(Map::connect(&store), host);
+    let queue = SessionEngine::new(Map::connect(&store), host);
     let ttl = Duration::from_secs(6);
     let (first, late, next) = ([(); 3]).map(|()| Ticket { ttl, ..ticket() }).into();
     block_on(async {
@@ -251,8 +251,8 @@ fn a_waiter_of_a_client_that_is_closed_opens_no_other_session() {
     let host = Arc::new(BackgroundRuntime::for_timers());
     let store = Shared::on(host.clone());
     let (locks, other) = (
-        Locks::on(Queue::new(Map::connect(&store), host.clone()), host.clone()),
-        Locks::on(Queue::new(Map::connect(&store), host.clone()), host),
+        Locks::on(SessionEngine::new(Map::connect(&store), host.clone()), host.clone()),
+        Locks::on(SessionEngine::new(Map::connect(&store), host.clone()), host),
     );
     block_on(async {
         let guard = other.mutex("k").lock().await.unwrap();

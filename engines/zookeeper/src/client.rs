@@ -1,26 +1,26 @@
 //! One client of an ensemble: its sessions, and how it reads lines.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
 use futures_util::future::{OptionFuture, join, join_all};
 use tenure_core::sync::Mutex;
 use tenure_core::{Error, Guarantees, Result, Share, TicketId, served};
 use tenure_kit::{Client, Connection, Link, as_transient};
-use tenure_queue::{Ahead, Front, LikelyFree, LineId, Name, Node, Position, SessionId, blockers};
+use tenure_queue::{Front, LikelyFree, LineId, Node, Position, SessionId, TicketName, blockers};
 use tokio::time::sleep;
 use zookeeper_client::{Acl, Acls, CreateMode, Error as Said, Stat};
 
-use crate::facts::{self, Facts, Presence};
-use crate::keys::{Child, Keys, Listing, taken, zxid};
-use crate::link::Servers;
+use crate::facts::{self, EnsembleFacts, Presence};
+use crate::link::EnsembleServers;
+use crate::names::{Child, Listing, NodePaths, taken, zxid};
 use crate::node_cache::{NodeCache, Read};
 use crate::nodes::Nodes;
+use crate::session::ServerSession;
 use crate::settings::Settings;
 use crate::trouble;
-use crate::wire::ServerSession;
 
 /// Maximum ttl of a request, in its 31 bits of milliseconds. Servers grant far less.
 const TTL_MAX: Duration = Duration::from_millis(i32::MAX as u64);
@@ -33,19 +33,19 @@ const AT_ONCE: usize = 256;
 
 /// One client of an ensemble of `ZooKeeper`.
 pub struct ZooKeeper {
-    pub(crate) base: Arc<Link<Servers>>,
+    pub(crate) base: Arc<Link<EnsembleServers>>,
     pub(crate) settings: Arc<Settings>,
-    pub(crate) keys: Keys,
+    pub(crate) keys: NodePaths,
     pub(crate) acls: Vec<Acl>,
     pub(crate) profile: Guarantees,
-    pub(crate) facts: Facts,
+    pub(crate) facts: EnsembleFacts,
     pub(crate) roll: NodeCache,
     pub(crate) free: LikelyFree,
     pub(crate) nodes: Nodes,
-    sessions: Mutex<HashMap<SessionId, Arc<ServerSession>>>,
+    pub(crate) sessions: Mutex<HashMap<SessionId, Arc<ServerSession>>>,
     /// Tickets that join, or whose join was not answered, with their sessions. A ticket that is
     /// removed from it is not sent any more.
-    asked: Mutex<HashMap<TicketId, SessionId>>,
+    pub(crate) asked: Mutex<HashMap<TicketId, SessionId>>,
     /// The last transaction that made a ticket of this client.
     newest: AtomicU64,
 }
@@ -53,9 +53,9 @@ pub struct ZooKeeper {
 impl ZooKeeper {
     pub(crate) async fn open(settings: Settings) -> Result<Self> {
         settings.check()?;
-        let (keys, acls) = (Keys::of(&settings.prefix), settings.acls());
+        let (keys, acls) = (NodePaths::of(&settings.prefix), settings.acls());
         let settings = Arc::new(settings);
-        let servers = Servers::new(settings.clone());
+        let servers = EnsembleServers::new(settings.clone());
         let base = Link::kept(Client::new(servers));
         let facts = {
             let connection = first_connection(&base, &settings).await?;
@@ -109,20 +109,7 @@ impl ZooKeeper {
     }
 
     pub(crate) fn session(&self, session: SessionId) -> Option<Arc<ServerSession>> {
-        self.sessions().get(&session).cloned()
-    }
-
-    /// Removes and returns all open sessions.
-    pub(crate) fn take_sessions(&self) -> Vec<Arc<ServerSession>> {
-        self.sessions().drain().map(|(_, wire)| wire).collect()
-    }
-
-    pub(crate) fn sessions(&self) -> MutexGuard<'_, HashMap<SessionId, Arc<ServerSession>>> {
-        self.sessions.lock()
-    }
-
-    pub(crate) fn asked(&self) -> MutexGuard<'_, HashMap<TicketId, SessionId>> {
-        self.asked.lock()
+        self.sessions.lock().get(&session).cloned()
     }
 
     /// Returns the last known transaction.
@@ -187,7 +174,8 @@ impl ZooKeeper {
         wire: &ServerSession,
         line: &LineId,
     ) -> Result<Arc<Listing>, Said> {
-        wire.looks.share(line, self.list_alone(wire, line)).await
+        let listings = wire.listings_of(line);
+        listings.run(async { self.list_alone(wire, line).await.map(Arc::new) }).await
     }
 
     async fn list_alone(&self, wire: &ServerSession, line: &LineId) -> Result<Listing, Said> {
@@ -313,8 +301,6 @@ impl ZooKeeper {
         let mut before: Vec<&Child> = listing.before(own).iter().collect();
         loop {
             let (count, taken) = (before.len(), taken(before.iter().copied()));
-            // A ticket that is not read may be gone.
-            let ahead = Ahead { count, taken, nearest: 0 };
             let mut children = keep_out(&before, taken, share);
             let keepers = children.len();
             children.push(own.clone());
@@ -326,7 +312,7 @@ impl ZooKeeper {
             if gone.is_empty() {
                 let node = front.nodes.pop_if(|node| node.name == own.name);
                 let nearest = front.nodes.into_iter().rev();
-                return Ok((node, Position::new(at, ahead, nearest, share)));
+                return Ok((node, Position::new(at, (count, taken), nearest, share)));
             }
             // The unreadable ticket may keep this one out. If this one is not there, that does not
             // matter.
@@ -342,7 +328,7 @@ impl ZooKeeper {
     pub(crate) async fn find(
         &self,
         wire: &ServerSession,
-        name: &Name,
+        name: &TicketName,
     ) -> Result<Option<Read>, Said> {
         if let Some(read) = self.roll.get(&name.line, name.id) {
             return Ok(Some(read));
@@ -367,10 +353,7 @@ impl ZooKeeper {
         if self.facts.is_ensemble && self.facts.unheard_for(granted) > granted / 2 {
             return Err(trouble::too_short(&self.settings, granted));
         }
-        if granted != ttl {
-            tracing::info!(asked = ?ttl, ?granted, "ZooKeeper grants another life than was asked for");
-        }
-        self.sessions().insert(wire.session(), wire.clone());
+        self.sessions.lock().insert(wire.session(), wire.clone());
         Ok(wire)
     }
 }
@@ -378,7 +361,7 @@ impl ZooKeeper {
 /// Opens the first connection. Retries for as long as a verb may take, while servers are choosing
 /// their leader.
 async fn first_connection(
-    base: &Link<Servers>,
+    base: &Link<EnsembleServers>,
     settings: &Settings,
 ) -> Result<Arc<Connection<Arc<ServerSession>>>> {
     let began = Instant::now();

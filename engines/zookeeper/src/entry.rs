@@ -5,16 +5,17 @@ use std::time::Instant;
 use futures_util::future::{OptionFuture, join};
 use tenure_core::{Error, LINE_TICKETS_MAX, Loss, Result, served};
 use tenure_queue::{
-    Enter, Entered, Name, Node, Precondition, Register, Remove, Removed, SessionId, Written,
+    Enter, Entered, Node, Precondition, Register, RegisterValue, Remove, Removed, SessionId,
+    TicketName,
 };
 use zookeeper_client::{Acls, CreateMode, Error as Said, MultiWriteResult};
 
 use crate::client::ZooKeeper;
-use crate::keys::{Child, Listing, taken, zxid};
+use crate::names::{Child, Listing, taken, zxid};
 use crate::node_cache::Read;
 use crate::put::Put;
+use crate::session::ServerSession;
 use crate::trouble;
-use crate::wire::ServerSession;
 
 /// Maximum bytes of the paths of all nodes of a session. The default of `jute.maxbuffer` is
 /// 1,048,575.
@@ -31,7 +32,7 @@ impl ZooKeeper {
         let ticket = Node::read(name.clone(), session, 0, 0, enter.body)
             .ok_or_else(|| Error::invalid("what is to be put into a line is no ticket"))?;
         // From here on, a caller that gives the ticket up finds it here, and removes it.
-        let was_asked = self.asked().insert(name.id, session).is_some();
+        let was_asked = self.asked.lock().insert(name.id, session).is_some();
         let newest = self.newest();
         let most = self.nodes_max(&ticket);
         let entered = if self.nodes.make(name.id, session, most) {
@@ -44,7 +45,7 @@ impl ZooKeeper {
             Err(self.too_many(most))
         };
         if !entered.as_ref().is_err_and(Error::is_retryable) {
-            self.asked().remove(&name.id);
+            self.asked.lock().remove(&name.id);
             if !matches!(entered, Ok(Entered::In { .. } | Entered::Existing(_))) {
                 self.nodes.forget(name.id);
             }
@@ -170,9 +171,9 @@ impl ZooKeeper {
         wire: &ServerSession,
         line: &tenure_queue::LineId,
         listing: &Listing,
-    ) -> Result<Written, Said> {
+    ) -> Result<RegisterValue, Said> {
         if !listing.has_base {
-            return Ok(Written::default());
+            return Ok(RegisterValue::default());
         }
         self.written(wire, &Register::Base(line.clone())).await
     }
@@ -187,8 +188,12 @@ impl ZooKeeper {
 
     /// Ensures that no further request for a ticket is sent, and waits until the earlier ones are
     /// answered: a later request on their connection shows that.
-    pub(crate) async fn wait_out(&self, name: &Name, session: SessionId) -> Result<Option<Node>> {
-        self.asked().remove(&name.id);
+    pub(crate) async fn wait_out(
+        &self,
+        name: &TicketName,
+        session: SessionId,
+    ) -> Result<Option<Node>> {
+        self.asked.lock().remove(&name.id);
         let found = match self.session(session) {
             Some(wire) => self.wait_out_over(&wire, name).await,
             // Its session is closed, and none of its nodes is left.
@@ -201,7 +206,11 @@ impl ZooKeeper {
         }
     }
 
-    async fn wait_out_over(&self, wire: &ServerSession, name: &Name) -> Result<Option<Node>, Said> {
+    async fn wait_out_over(
+        &self,
+        wire: &ServerSession,
+        name: &TicketName,
+    ) -> Result<Option<Node>, Said> {
         let listing = self.list(wire, &name.line).await?;
         let mut own = listing.children.iter().filter(|child| child.name.id == name.id);
         let Some(first) = own.next() else { return Ok(None) };

@@ -39,7 +39,7 @@ fn word_max(settings: &Settings) -> Duration {
 
 /// The results.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Facts {
+pub(crate) struct EnsembleFacts {
     /// A server reports its version. Another program may speak ZooKeeper's protocol.
     pub(crate) is_known: bool,
     /// There are several servers, and one of them leads.
@@ -48,7 +48,7 @@ pub(crate) struct Facts {
     pub(crate) tick: Option<Duration>,
 }
 
-impl Facts {
+impl EnsembleFacts {
     /// Returns the ttl to open a session with, for tickets of this ttl. In an ensemble that is at
     /// least two ticks, the default minimum of ZooKeeper: too little of a shorter life would be
     /// sure.
@@ -71,12 +71,12 @@ impl Facts {
 }
 
 /// Asks the servers, and refuses a server that only speaks ZooKeeper's protocol.
-pub(crate) async fn find(settings: &Settings, client: &Client) -> Result<Facts> {
+pub(crate) async fn find(settings: &Settings, client: &Client) -> Result<EnsembleFacts> {
     // A single server has no list of servers.
     let config = client.get_config().await;
     let is_ensemble = config.map_or(true, |(config, _)| has_servers(&config));
     let within = word_max(settings);
-    let mut facts = Facts { is_ensemble, ..Facts::default() };
+    let mut facts = EnsembleFacts { is_ensemble, ..EnsembleFacts::default() };
     for server in &settings.servers {
         let Ok(Ok(said)) = timeout(within, ask(settings, server, SRVR)).await else { continue };
         if said.contains("ClickHouse") {
@@ -157,7 +157,7 @@ pub(crate) async fn presence(settings: &Settings) -> Result<Presence> {
 }
 
 /// Returns the guarantees of these servers.
-pub(crate) fn profile(settings: &Settings, facts: &Facts) -> Guarantees {
+pub(crate) fn profile(settings: &Settings, facts: &EnsembleFacts) -> Guarantees {
     let mut profile = Guarantees::new("zookeeper", Liveness::Session);
     profile.store = settings.whom();
     profile.events = EventDelivery::Sampled;
@@ -171,7 +171,7 @@ pub(crate) fn profile(settings: &Settings, facts: &Facts) -> Guarantees {
     profile
 }
 
-fn warnings(settings: &Settings, facts: &Facts) -> Vec<String> {
+fn warnings(settings: &Settings, facts: &EnsembleFacts) -> Vec<String> {
     let mut warnings = Vec::new();
     if !facts.is_known {
         warnings.push(
@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn a_sign_of_life_is_surely_known_to_a_leader_after_half_a_tick_and_a_quarter_of_that() {
-        let of_tick = |tick| Facts { is_ensemble: true, tick, ..Facts::default() };
+        let of_tick = |tick| EnsembleFacts { is_ensemble: true, tick, ..EnsembleFacts::default() };
         let (tick, seconds) = (Duration::from_secs(2), Duration::from_secs);
         let facts = of_tick(Some(tick));
         assert_eq!(facts.unheard_for(seconds(4)), Duration::from_millis(1250));
@@ -265,7 +265,7 @@ mod tests {
         let unknown = of_tick(None);
         assert_eq!((unknown.unheard_for(seconds(4)), unknown.sure_of(seconds(4))), (tick, tick));
         assert_eq!(unknown.life_for(seconds(1)), seconds(6), "two of the usual ticks");
-        let alone = Facts { tick: Some(tick), ..Facts::default() };
+        let alone = EnsembleFacts { tick: Some(tick), ..EnsembleFacts::default() };
         assert_eq!(
             (alone.life_for(seconds(1)), alone.sure_of(seconds(1))),
             (seconds(1), seconds(1))
@@ -281,7 +281,7 @@ mod tests {
     #[test]
     fn a_warning_names_each_thing_that_weakens_a_promise() {
         let warned = |url: &str, is_known, is_ensemble, tick: Option<Duration>| {
-            let facts = Facts { is_known, is_ensemble, tick };
+            let facts = EnsembleFacts { is_known, is_ensemble, tick };
             warnings(&Settings::from_url(url).unwrap(), &facts)
         };
         let (tick, none) = (Some(Duration::from_secs(1)), Vec::<String>::new());

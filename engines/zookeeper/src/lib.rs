@@ -41,12 +41,12 @@
 //! |---|---|
 //! | `lib` | the entry points; nothing else is needed to use the engine |
 //! | `description`, `url`, `settings` | the engine's description, its URLs and its settings |
-//! | `wire`, `signs`, `link` | a session, its signs of life, and the session that is not for tickets |
+//! | `session`, `signs`, `link` | a session, its signs of life, and the session that is not for tickets |
 //! | `tls` | the way to the servers by TLS, with that feature |
 //! | `task` | the client crate's task of a session, and its end |
-//! | `looks`, `watches` | what the callers of one session share |
+//! | `watches` | the watches of one session, which its callers share |
 //! | `client`, `store`, `entry`, `put`, `used` | one client, and the contract of a queue, filled in |
-//! | `keys`, `node_cache` | the names of nodes, and a cache of tickets |
+//! | `names`, `node_cache` | the names of nodes, and a cache of tickets |
 //! | `nodes` | the count of nodes of each session |
 //! | `still_held` | guarded writes: a check for a `multi` of one's own |
 //! | `facts`, `others` | a start-up check: guarantees, warnings, servers of two ensembles |
@@ -56,13 +56,13 @@ mod client;
 mod description;
 mod entry;
 mod facts;
-mod keys;
 mod link;
-mod looks;
+mod names;
 mod node_cache;
 mod nodes;
 mod others;
 mod put;
+mod session;
 mod settings;
 mod signs;
 mod still_held;
@@ -74,13 +74,12 @@ mod trouble;
 mod url;
 mod used;
 mod watches;
-mod wire;
 
 use std::sync::Arc;
 
 use tenure_core::layers::{OnRuntime, Retries};
 use tenure_core::{BackgroundRuntime, Locks, Result, Runtime};
-use tenure_queue::Queue;
+use tenure_queue::SessionEngine;
 
 pub use client::ZooKeeper;
 pub use description::DESCRIPTION;
@@ -110,7 +109,10 @@ pub async fn connect(url: impl AsRef<str>) -> Result<Locks> {
 /// # Errors
 ///
 /// As [`connect()`].
-pub async fn engine(url: &str, host: Arc<dyn Runtime>) -> Result<OnRuntime<Queue<ZooKeeper>>> {
+pub async fn engine(
+    url: &str,
+    host: Arc<dyn Runtime>,
+) -> Result<OnRuntime<SessionEngine<ZooKeeper>>> {
     engine_with(Settings::from_url(url)?, host).await
 }
 
@@ -123,8 +125,8 @@ async fn open(settings: Settings) -> Result<Locks> {
 async fn engine_with(
     settings: Settings,
     host: Arc<dyn Runtime>,
-) -> Result<OnRuntime<Queue<ZooKeeper>>> {
+) -> Result<OnRuntime<SessionEngine<ZooKeeper>>> {
     let signs = host.clone();
-    let opening = async move { Ok(Queue::new(ZooKeeper::open(settings).await?, signs)) };
+    let opening = async move { Ok(SessionEngine::new(ZooKeeper::open(settings).await?, signs)) };
     OnRuntime::make(host, opening).await
 }

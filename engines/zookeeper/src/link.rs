@@ -6,24 +6,24 @@ use std::sync::Arc;
 use tenure_core::Result;
 use tenure_kit::{ConnectContext, Server};
 
+use crate::session::ServerSession;
 use crate::settings::Settings;
-use crate::wire::ServerSession;
 
 /// Its ttl as a multiple of `timeout`.
 const LIVES: u32 = 5;
 
 /// The servers of an ensemble, for the kit's link.
-pub(crate) struct Servers {
+pub(crate) struct EnsembleServers {
     settings: Arc<Settings>,
 }
 
-impl Servers {
+impl EnsembleServers {
     pub(crate) fn new(settings: Arc<Settings>) -> Self {
         Self { settings }
     }
 }
 
-impl Server for Servers {
+impl Server for EnsembleServers {
     type Open = Arc<ServerSession>;
 
     async fn open(&self, _opening: &ConnectContext) -> Result<Arc<ServerSession>> {

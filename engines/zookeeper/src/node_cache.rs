@@ -2,14 +2,14 @@
 //! listing and the cache describe a line. Only data that may have changed is read again.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tenure_core::sync::Mutex;
 use tenure_core::{Share, TicketId};
 use tenure_queue::{LineId, Node};
 
-use crate::keys::{Child, Listing};
+use crate::names::{Child, Listing};
 
 /// Age after which a ticket is read again.
 const FRESH: Duration = Duration::from_secs(1);
@@ -18,10 +18,10 @@ const LINES_MAX: usize = 16_384;
 
 /// The tickets that one client has read.
 #[derive(Clone, Default)]
-pub(crate) struct NodeCache(Arc<Mutex<HashMap<LineId, Page>>>);
+pub(crate) struct NodeCache(Arc<Mutex<HashMap<LineId, CachedLine>>>);
 
 #[derive(Default)]
-struct Page {
+struct CachedLine {
     at: u64,
     length: usize,
     by_id: HashMap<TicketId, Read>,
@@ -55,26 +55,26 @@ impl Read {
 
 impl NodeCache {
     pub(crate) fn get(&self, line: &LineId, id: TicketId) -> Option<Read> {
-        self.lock().get(line)?.by_id.get(&id).cloned()
+        self.0.lock().get(line)?.by_id.get(&id).cloned()
     }
 
     /// Returns the last known transaction that changed the line.
     pub(crate) fn at(&self, line: &LineId) -> u64 {
-        self.lock().get(line).map_or(0, |page| page.at)
+        self.0.lock().get(line).map_or(0, |page| page.at)
     }
 
     /// Returns whether a ticket in the line is known.
     pub(crate) fn knows(&self, line: &LineId) -> bool {
-        self.lock().contains_key(line)
+        self.0.lock().contains_key(line)
     }
 
     /// Returns the length of the line at its last listing.
     pub(crate) fn length(&self, line: &LineId) -> usize {
-        self.lock().get(line).map_or(0, |page| page.length)
+        self.0.lock().get(line).map_or(0, |page| page.length)
     }
 
     pub(crate) fn put(&self, read: Read) {
-        let mut pages = self.lock();
+        let mut pages = self.0.lock();
         if pages.len() > LINES_MAX {
             pages.clear();
         }
@@ -83,7 +83,7 @@ impl NodeCache {
     }
 
     pub(crate) fn forget(&self, line: &LineId, id: TicketId) {
-        let mut pages = self.lock();
+        let mut pages = self.0.lock();
         if let Some(page) = pages.get_mut(line) {
             page.by_id.remove(&id);
             if page.by_id.is_empty() {
@@ -94,7 +94,7 @@ impl NodeCache {
 
     /// Removes the tickets that are not in the line any more.
     pub(crate) fn list(&self, line: &LineId, listing: &Listing) {
-        let mut pages = self.lock();
+        let mut pages = self.0.lock();
         if let Some(page) = pages.get_mut(line) {
             page.at = page.at.max(listing.at);
             page.length = listing.children.len();
@@ -103,9 +103,5 @@ impl NodeCache {
                 page.by_id.retain(|id, _| there.contains(id));
             }
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<LineId, Page>> {
-        self.0.lock()
     }
 }

@@ -2,7 +2,6 @@
 //! servers fail if they are too many.
 
 use std::collections::HashMap;
-use std::sync::MutexGuard;
 
 use tenure_core::TicketId;
 use tenure_core::sync::Mutex;
@@ -30,7 +29,7 @@ impl Nodes {
     /// already, at any count of concurrent callers.
     #[must_use]
     pub(crate) fn make(&self, id: TicketId, session: SessionId, most: usize) -> bool {
-        let mut all = self.lock();
+        let mut all = self.0.lock();
         match all.by_id.get(&id) {
             Some(own) if own.session == session => return true,
             Some(_) => all.take_off(id),
@@ -43,7 +42,7 @@ impl Nodes {
     /// tickets of other clients.
     #[must_use]
     pub(crate) fn make_less(&self, id: TicketId, most: usize) -> bool {
-        let mut all = self.lock();
+        let mut all = self.0.lock();
         let Some(own) = all.by_id.get(&id).copied().filter(|own| own.count == 1) else {
             return true;
         };
@@ -56,18 +55,14 @@ impl Nodes {
 
     /// Removes a ticket that is out.
     pub(crate) fn forget(&self, id: TicketId) {
-        self.lock().take_off(id);
+        self.0.lock().take_off(id);
     }
 
     /// Removes a session that has ended, and its nodes with it.
     pub(crate) fn end(&self, session: SessionId) {
-        let mut all = self.lock();
+        let mut all = self.0.lock();
         all.by_id.retain(|_, own| own.session != session);
         all.counts.remove(&session);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, All> {
-        self.0.lock()
     }
 }
 
@@ -120,6 +115,6 @@ mod tests {
         assert!(nodes.make(id, 1, 1));
         nodes.end(1);
         nodes.forget(id);
-        assert!(nodes.lock().by_id.is_empty() && nodes.lock().counts.is_empty());
+        assert!(nodes.0.lock().by_id.is_empty() && nodes.0.lock().counts.is_empty());
     }
 }

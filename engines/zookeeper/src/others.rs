@@ -11,9 +11,9 @@ use tokio::time::timeout;
 use zookeeper_client::Stat;
 
 use crate::client::ZooKeeper;
+use crate::session::ServerSession;
 use crate::settings::Settings;
 use crate::trouble;
-use crate::wire::ServerSession;
 
 /// Time for which a new client waits for the servers that it does not use.
 const WITHIN: Duration = Duration::from_millis(500);

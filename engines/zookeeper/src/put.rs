@@ -1,12 +1,12 @@
 //! Making a ticket's node, and listing its line.
 
 use futures_util::future::join;
-use tenure_queue::{Enter, Name, Node};
+use tenure_queue::{Enter, Node, TicketName};
 use zookeeper_client::{Acls, CreateMode, Error as Said, MultiWriteResult, Stat};
 
 use crate::client::ZooKeeper;
-use crate::keys::{Child, Listing, zxid};
-use crate::wire::ServerSession;
+use crate::names::{Child, Listing, zxid};
+use crate::session::ServerSession;
 
 /// Maximum retries of a join whose line was removed meanwhile.
 const ATTEMPTS_MAX: u32 = 8;
@@ -27,7 +27,7 @@ struct Made {
 
 /// The way to make a node.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum PutWay {
     /// Other tickets of this client are in the line, as far as is known.
     Among,
     /// No other ticket is in the line, as far as is known.
@@ -47,11 +47,11 @@ impl ZooKeeper {
         // If other tickets are there, the line is listed anyway, and is requested at once.
         let line = &enter.name.line;
         let is_alone = self.free.seems(line) && !self.roll.knows(line);
-        let mut way = if is_alone { Way::Alone } else { Way::Among };
+        let mut way = if is_alone { PutWay::Alone } else { PutWay::Among };
         for _ in 0..ATTEMPTS_MAX {
             let made = match way {
-                Way::Among => self.put_among(wire, enter, ticket).await,
-                Way::Alone | Way::First => self.put_alone(wire, enter, ticket, way).await,
+                PutWay::Among => self.put_among(wire, enter, ticket).await,
+                PutWay::Alone | PutWay::First => self.put_alone(wire, enter, ticket, way).await,
             };
             match made {
                 Ok(Made { own, created, listed }) => {
@@ -61,9 +61,9 @@ impl ZooKeeper {
                     });
                     return Ok(Put { own, created, listing });
                 }
-                Err(Said::NodeExists) if way == Way::First => way = Way::Alone,
-                Err(Said::NoNode) if way == Way::First => self.make_roots_over(wire).await?,
-                Err(Said::NoNode) => way = Way::First,
+                Err(Said::NodeExists) if way == PutWay::First => way = PutWay::Alone,
+                Err(Said::NoNode) if way == PutWay::First => self.make_roots_over(wire).await?,
+                Err(Said::NoNode) => way = PutWay::First,
                 Err(said) => return Err(said),
             }
         }
@@ -97,14 +97,14 @@ impl ZooKeeper {
         wire: &ServerSession,
         enter: &Enter<'_>,
         ticket: &Node,
-        way: Way,
+        way: PutWay,
     ) -> Result<Made, Said> {
         let (name, asked) = (enter.name, ticket.ticket.share.take());
         let (line, beginning) = (self.keys.line(&name.line), self.keys.beginning(name, asked));
         let (key, acls) = (ticket.ticket.key.as_str().as_bytes(), Acls::new(&self.acls));
         let turn = wire.turn().await?;
         let mut all = turn.new_multi_writer();
-        if way == Way::First {
+        if way == PutWay::First {
             all.add_create(&line, key, &CreateMode::Container.with_acls(acls))?;
         }
         let ephemeral = CreateMode::EphemeralSequential.with_acls(acls);
@@ -131,15 +131,15 @@ impl ZooKeeper {
 
     /// Sends the requests of a join, unless it was given up. A caller that gives it up looks for it
     /// after the requests that were sent before.
-    fn send_for<T>(&self, name: &Name, send: impl FnOnce() -> T) -> Result<T, Said> {
-        let asked = self.asked();
+    fn send_for<T>(&self, name: &TicketName, send: impl FnOnce() -> T) -> Result<T, Said> {
+        let asked = self.asked.lock();
         // No caller waits for this answer.
         asked.contains_key(&name.id).then(send).ok_or(Said::Timeout)
     }
 }
 
 /// Returns a ticket that takes what it asked for.
-fn own(name: &Name, asked: u32, tail: i32) -> Child {
+fn own(name: &TicketName, asked: u32, tail: i32) -> Child {
     Child { name: name.clone(), asked, takes: asked, tail }
 }
 

@@ -5,7 +5,7 @@ use tenure_core::{Error, LeaseHandle, Loss, Result};
 use tenure_queue::LineId;
 use zookeeper_client::{CheckWriter, Client, Error as Said};
 
-use crate::keys::{self, Keys};
+use crate::names::{self, NodePaths};
 use crate::settings::PREFIX;
 
 /// A check for a `multi` of your own in the same ensemble: "the lock is still held".
@@ -62,7 +62,7 @@ impl StillHeld {
     ///
     /// As [`find`](Self::find).
     pub async fn find_within(prefix: &str, client: &Client, held: &LeaseHandle) -> Result<Self> {
-        let (keys, line) = (Keys::of(prefix), LineId::of(held.key()));
+        let (keys, line) = (NodePaths::of(prefix), LineId::of(held.key()));
         let path = keys.line(&line);
         let (sync, list) = (client.sync(&path), client.list_children(&path));
         let names = match futures_util::future::join(sync, list).await {
@@ -75,7 +75,7 @@ impl StillHeld {
                 )));
             }
         };
-        let mut children = names.iter().filter_map(|name| keys::child(&line, name));
+        let mut children = names.iter().filter_map(|name| names::child(&line, name));
         if let Some(child) = children.find(|child| child.name.id == held.id()) {
             return Ok(Self { path: keys.ticket(&child) });
         }

@@ -6,22 +6,22 @@ use futures_util::FutureExt as _;
 use futures_util::future::{join, join_all, select_all};
 use tenure_core::{Error, Guarantees, Key, Loss, Result, TicketId};
 use tenure_queue::{
-    Enter, Entered, Followed, Front, Granted, Hint, LineId, Name, Node, Position, Register, Remove,
-    Removed, SessionId, Sought, Store, Watching, Written,
+    Enter, Entered, Followed, Front, Granted, Hint, LineId, Node, OpenWatch, Position, Register,
+    RegisterValue, Remove, Removed, SessionId, SessionStore, Sought, TicketName,
 };
 use zookeeper_client::{Acls, CreateMode, Error as Said};
 
 use crate::client::ZooKeeper;
-use crate::keys::{Child, zxid};
+use crate::names::{Child, zxid};
 use crate::node_cache::NodeCache;
+use crate::session::ServerSession;
 use crate::trouble;
-use crate::watches::Watch;
-use crate::wire::ServerSession;
+use crate::watches::NodeWatch;
 
 /// In a line with more tickets than this, a read avoids a listing.
 const LONG: usize = 128;
 
-impl Store for ZooKeeper {
+impl SessionStore for ZooKeeper {
     fn profile(&self) -> Guarantees {
         self.profile.clone()
     }
@@ -57,8 +57,8 @@ impl Store for ZooKeeper {
     }
 
     async fn end(&self, session: SessionId) -> Result<()> {
-        let wire = self.sessions().remove(&session);
-        self.asked().retain(|_, with| *with != session);
+        let wire = self.sessions.lock().remove(&session);
+        self.asked.lock().retain(|_, with| *with != session);
         self.nodes.end(session);
         if let Some(wire) = wire {
             wire.close().await;
@@ -82,7 +82,7 @@ impl Store for ZooKeeper {
     }
 
     async fn position(&self, sought: Sought<'_>) -> Result<Option<(Node, Position)>> {
-        let Name { line, id, .. } = sought.name();
+        let TicketName { line, id, .. } = sought.name();
         let known = self.roll.get(line, *id);
         // A session's watch events come before the answers after them.
         let wire = self.wire_of(known.as_ref().map_or(0, |known| known.node.session)).await?;
@@ -98,7 +98,7 @@ impl Store for ZooKeeper {
     }
 
     async fn look(&self, sought: &[Sought<'_>]) -> Result<(Vec<Option<Node>>, u64)> {
-        let names: Vec<&Name> = sought.iter().map(|one| one.name()).collect();
+        let names: Vec<&TicketName> = sought.iter().map(|one| one.name()).collect();
         let first = names.first();
         let known = first.and_then(|name| self.roll.get(&name.line, name.id));
         let wire = self.wire_of(known.map_or(0, |known| known.node.session)).await?;
@@ -125,16 +125,17 @@ impl Store for ZooKeeper {
         Ok(Vec::new())
     }
 
-    async fn fence_out(&self, name: &Name, session: SessionId) -> Result<Option<Node>> {
+    async fn fence_out(&self, name: &TicketName, session: SessionId) -> Result<Option<Node>> {
         self.wait_out(name, session).await
     }
 
-    async fn watch(&self, nodes: &[Node]) -> Result<Watching> {
+    async fn watch(&self, nodes: &[Node]) -> Result<OpenWatch> {
         let session = nodes.first().map_or(0, |node| node.session);
         let wire = self.wire_of(session).await?;
         let watching = nodes.iter().map(|node| self.watch_one(&wire, node));
         let all: Result<Vec<_>, Said> = join_all(watching).await.into_iter().collect();
-        let all: Option<Vec<Watch>> = all.map_err(|said| self.said(&said))?.into_iter().collect();
+        let all: Option<Vec<NodeWatch>> =
+            all.map_err(|said| self.said(&said))?.into_iter().collect();
         let (nodes, roll) = (nodes.to_vec(), self.roll.clone());
         let changed = Box::pin(async move {
             // A node that has changed already counts as a change, so that none is missed in
@@ -148,7 +149,7 @@ impl Store for ZooKeeper {
                 _ => Hint::Changed,
             }
         });
-        Ok(Watching { at: 0, changed })
+        Ok(OpenWatch { at: 0, changed })
     }
 
     async fn keys(&self, prefix: &str) -> Result<Vec<Key>> {
@@ -156,7 +157,7 @@ impl Store for ZooKeeper {
         self.keys_of(&wire, prefix).await.map_err(|said| self.said(&said))
     }
 
-    async fn read(&self, register: &Register) -> Result<Written> {
+    async fn read(&self, register: &Register) -> Result<RegisterValue> {
         let wire = self.wire().await?;
         self.written(&wire, register).await.map_err(|said| self.said(&said))
     }
@@ -166,7 +167,7 @@ impl Store for ZooKeeper {
         register: &Register,
         value: u64,
         version: u64,
-    ) -> Result<(Written, bool)> {
+    ) -> Result<(RegisterValue, bool)> {
         let wire = self.wire().await?;
         let written = self.write_over(&wire, register, value, version).await;
         written.map_err(|said| self.said(&said))
@@ -178,12 +179,6 @@ impl Store for ZooKeeper {
 
     async fn now(&self) -> Result<u64> {
         self.now_at().await
-    }
-
-    async fn close(&self) {
-        for wire in self.take_sessions() {
-            wire.close().await;
-        }
     }
 }
 
@@ -211,7 +206,7 @@ impl ZooKeeper {
     async fn look_at(
         &self,
         wire: &ServerSession,
-        names: &[&Name],
+        names: &[&TicketName],
     ) -> Result<Vec<Option<Node>>, Said> {
         let Some(line) = names.first().map(|name| &name.line) else { return Ok(Vec::new()) };
         let mut children: Vec<Option<Child>> = Vec::with_capacity(names.len());
@@ -245,14 +240,18 @@ impl ZooKeeper {
     }
 
     /// Watches a node; `None` if it has changed.
-    async fn watch_one(&self, wire: &ServerSession, node: &Node) -> Result<Option<Watch>, Said> {
+    async fn watch_one(
+        &self,
+        wire: &ServerSession,
+        node: &Node,
+    ) -> Result<Option<NodeWatch>, Said> {
         let Some(known) = self.find(wire, &node.name).await? else { return Ok(None) };
         let path = self.keys.ticket(&known.child);
         if let Some(watch) = wire.watches.join(&path, node.version) {
             return Ok(Some(watch));
         }
         let Some(room) = wire.watches.room(self.settings.chroot.len() + path.len()) else {
-            return Ok(Some(Watch::none()));
+            return Ok(Some(NodeWatch::none()));
         };
         let turn = wire.turn().await?;
         let states = wire.states();
@@ -277,7 +276,7 @@ impl ZooKeeper {
         &self,
         wire: &ServerSession,
         register: &Register,
-    ) -> Result<Written, Said> {
+    ) -> Result<RegisterValue, Said> {
         let path = self.keys.register(register);
         let turn = wire.turn().await?;
         let both = join(self.sync_over(&turn), turn.get_data(&path));
@@ -285,7 +284,7 @@ impl ZooKeeper {
         synced.transpose()?;
         match read {
             Ok((value, stat)) => number(&value, stat.version),
-            Err(Said::NoNode) => Ok(Written::default()),
+            Err(Said::NoNode) => Ok(RegisterValue::default()),
             Err(said) => Err(said),
         }
     }
@@ -296,7 +295,7 @@ impl ZooKeeper {
         register: &Register,
         value: u64,
         version: u64,
-    ) -> Result<(Written, bool), Said> {
+    ) -> Result<(RegisterValue, bool), Said> {
         let (path, text) = (self.keys.register(register), value.to_string());
         let turn = wire.turn().await?;
         if version > 0 {
@@ -336,20 +335,20 @@ impl ZooKeeper {
 /// Returns `None` on another connection than the one on which both watches were set: it reports
 /// earlier changes in no order. Also if both tickets live with one session, whose end removes them
 /// in one transaction.
-fn released(own: &Node, ahead: &Node, watches: &[Watch], roll: &NodeCache) -> Option<Hint> {
+fn released(own: &Node, ahead: &Node, watches: &[NodeWatch], roll: &NodeCache) -> Option<Hint> {
     let [of_own, of_ahead] = watches else { return None };
     // The watch that is checked last was reported first.
     let at = of_ahead.gone()?;
     let is_alive = of_own.has_told_nothing() && own.session != ahead.session;
-    let is_same_connection = watches.iter().all(Watch::is_of_this_connection);
+    let is_same_connection = watches.iter().all(NodeWatch::is_of_this_connection);
     roll.forget(&ahead.name.line, ahead.name.id);
     (is_alive && is_same_connection).then_some(Hint::Released(at))
 }
 
 /// Reads a number from a node with this data version. If it is no number, no new number can be
 /// above the earlier ones.
-fn number(text: &[u8], changes: i32) -> Result<Written, Said> {
+fn number(text: &[u8], changes: i32) -> Result<RegisterValue, Said> {
     let value = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
     let value = value.ok_or(trouble::UNREADABLE_NUMBER)?;
-    Ok(Written { value, version: u64::try_from(changes).unwrap_or(0) + 1 })
+    Ok(RegisterValue { value, version: u64::try_from(changes).unwrap_or(0) + 1 })
 }

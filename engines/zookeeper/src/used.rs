@@ -3,35 +3,17 @@
 
 use std::collections::BTreeSet;
 
-use futures_util::future::{join, join_all};
+use futures_util::future::join;
+use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use tenure_core::{Key, Result};
 use tenure_queue::LineId;
 use zookeeper_client::Error as Said;
 
 use crate::client::{ZooKeeper, read_node};
-use crate::keys::Child;
-use crate::wire::ServerSession;
+use crate::session::ServerSession;
 
-/// Maximum nodes read at once.
-const READS_AT_ONCE: usize = 512;
-/// Maximum names of lines that are listed at once: some lines may be long.
-const NAMES_AT_ONCE: usize = 4096;
-
-/// A line with a ticket in it.
-struct Used {
-    line: LineId,
-    /// The line's key; empty if it was made for a base.
-    key: Vec<u8>,
-    /// Count of its names.
-    names: usize,
-}
-
-impl Used {
-    fn key(&self) -> Option<Key> {
-        let text = std::str::from_utf8(&self.key).ok()?;
-        Key::new(text).ok()
-    }
-}
+/// Maximum lines read at once.
+const LINES_AT_ONCE: usize = 512;
 
 impl ZooKeeper {
     /// Returns the keys with this prefix of all lines with a ticket in them.
@@ -40,14 +22,18 @@ impl ZooKeeper {
         wire: &ServerSession,
         prefix: &str,
     ) -> Result<Vec<Key>, Said> {
-        let mut keys = BTreeSet::new();
-        for some in self.all_lines(wire).await?.chunks(READS_AT_ONCE) {
-            let used = self.not_empty(wire, some, prefix).await?;
-            let firsts = self.firsts(wire, used).await?;
-            let said = self.keys_in(wire, &firsts).await?;
-            keys.extend(said.into_iter().filter(|key| key.as_str().starts_with(prefix)));
-        }
-        Ok(keys.into_iter().collect())
+        let lines = self.all_lines(wire).await?;
+        let keys = lines.into_iter().map(|line| async move {
+            match self.key_of(wire, &line, prefix).await {
+                // The line is gone, or another user's.
+                Err(Said::NoNode | Said::NoAuth) => Ok(None),
+                key => key,
+            }
+        });
+        let keys = stream::iter(keys).buffer_unordered(LINES_AT_ONCE);
+        let keys: BTreeSet<Option<Key>> = keys.try_collect().await?;
+        let keys = keys.into_iter().flatten();
+        Ok(keys.filter(|key| key.as_str().starts_with(prefix)).collect())
     }
 
     async fn all_lines(&self, wire: &ServerSession) -> Result<Vec<LineId>, Said> {
@@ -58,93 +44,29 @@ impl ZooKeeper {
         Ok(lines?.iter().filter_map(|name| LineId::named(name)).collect())
     }
 
-    /// Returns the lines of these that are not empty and may be of such keys.
-    async fn not_empty(
+    /// Returns the key of a line, if a ticket is in it and it may have this prefix. It is that of
+    /// the first ticket, or that of the line if the ticket has left meanwhile.
+    async fn key_of(
         &self,
         wire: &ServerSession,
-        lines: &[LineId],
+        line: &LineId,
         prefix: &str,
-    ) -> Result<Vec<Used>, Said> {
-        let paths: Vec<String> = lines.iter().map(|line| self.keys.line(line)).collect();
-        let turn = wire.turn().await?;
-        let asked = paths.iter().map(|path| turn.get_data(path));
-        let mut used = Vec::new();
-        for (line, said) in lines.iter().zip(answers(wire, asked).await?) {
-            let Ok((key, stat)) = said else { continue };
-            let names = usize::try_from(stat.num_children).unwrap_or(0);
-            if names > 0 && (key.is_empty() || key.starts_with(prefix.as_bytes())) {
-                used.push(Used { line: line.clone(), key, names });
+    ) -> Result<Option<Key>, Said> {
+        let (turn, path) = (wire.turn().await?, self.keys.line(line));
+        let (key, stat) = wire.in_time(turn.get_data(&path)).await??;
+        // A line that was made for a base has no key.
+        if stat.num_children == 0 || !(key.is_empty() || key.starts_with(prefix.as_bytes())) {
+            return Ok(None);
+        }
+        let (names, stat) = wire.in_time(turn.get_children(&path)).await??;
+        let listing = self.listing(line, &names, &stat);
+        let Some(first) = listing.children.first() else { return Ok(None) };
+        match wire.in_time(turn.get_data(&self.keys.ticket(first))).await? {
+            Ok((body, stat)) => Ok(read_node(first, &body, &stat).map(|it| it.node.ticket.key)),
+            Err(Said::NoNode) => {
+                Ok(std::str::from_utf8(&key).ok().and_then(|key| Key::new(key).ok()))
             }
+            Err(said) => Err(said),
         }
-        Ok(used)
     }
-
-    /// Returns the first ticket of each of these lines that has one.
-    async fn firsts(
-        &self,
-        wire: &ServerSession,
-        mut used: Vec<Used>,
-    ) -> Result<Vec<(Used, Child)>, Said> {
-        let mut firsts = Vec::with_capacity(used.len());
-        while !used.is_empty() {
-            let some: Vec<Used> = used.drain(..at_once(&used)).collect();
-            let paths: Vec<String> = some.iter().map(|used| self.keys.line(&used.line)).collect();
-            let turn = wire.turn().await?;
-            let asked = paths.iter().map(|path| turn.get_children(path));
-            for (used, said) in some.into_iter().zip(answers(wire, asked).await?) {
-                let Ok((names, stat)) = said else { continue };
-                let listing = self.listing(&used.line, &names, &stat);
-                firsts.extend(listing.children.into_iter().next().map(|first| (used, first)));
-            }
-        }
-        Ok(firsts)
-    }
-
-    /// Returns the keys of these lines: that of the first ticket, or that of the line if the ticket
-    /// has left meanwhile.
-    async fn keys_in(
-        &self,
-        wire: &ServerSession,
-        firsts: &[(Used, Child)],
-    ) -> Result<Vec<Key>, Said> {
-        let paths: Vec<String> = firsts.iter().map(|(_, first)| self.keys.ticket(first)).collect();
-        let turn = wire.turn().await?;
-        let asked = paths.iter().map(|path| turn.get_data(path));
-        let mut keys = Vec::with_capacity(firsts.len());
-        for ((used, first), said) in firsts.iter().zip(answers(wire, asked).await?) {
-            let key = match said {
-                Ok((body, stat)) => read_node(first, &body, &stat).map(|it| it.node.ticket.key),
-                Err(Said::NoNode) => used.key(),
-                Err(_) => None,
-            };
-            keys.extend(key);
-        }
-        Ok(keys)
-    }
-}
-
-/// Returns the count of these lines that are listed at once.
-fn at_once(used: &[Used]) -> usize {
-    let mut names = 0;
-    let fit = used.iter().take_while(|one| {
-        names += one.names;
-        names <= NAMES_AT_ONCE
-    });
-    fit.count().max(1)
-}
-
-/// Returns the answers to all of these. Some nodes may be gone, or another user's.
-async fn answers<T, A>(
-    wire: &ServerSession,
-    asked: impl IntoIterator<Item = A>,
-) -> Result<Vec<Result<T, Said>>, Said>
-where
-    A: Future<Output = Result<T, Said>>,
-{
-    let answers = wire.in_time(join_all(asked)).await?;
-    let may_be = |answer: Result<T, Said>| match answer {
-        Err(said) if !matches!(said, Said::NoNode | Said::NoAuth) => Err(said),
-        answer => Ok(answer),
-    };
-    answers.into_iter().map(may_be).collect()
 }

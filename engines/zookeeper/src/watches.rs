@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::future::pending;
 use std::ops::Deref;
 use std::pin::pin;
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 use std::task::Poll;
 
 use futures_util::FutureExt as _;
@@ -21,8 +21,8 @@ const WATCHED_BYTES_MAX: u32 = 120 * 1024;
 
 /// The watches of one session.
 #[derive(Clone)]
-pub(crate) struct Watches {
-    nodes: Arc<Mutex<HashMap<String, Watched>>>,
+pub(crate) struct NodeWatches {
+    nodes: Arc<Mutex<HashMap<String, WatchedNode>>>,
     /// A permit for each byte of a path.
     room: Arc<Semaphore>,
 }
@@ -30,17 +30,17 @@ pub(crate) struct Watches {
 /// The watches of a session. Dropping this ends them: the client crate panics if a watch is polled
 /// after its session was given up.
 pub(crate) struct UntilDropped {
-    pub(crate) watches: Watches,
+    pub(crate) watches: NodeWatches,
     /// The task that makes them read again.
     pub(crate) stirs: AbortHandle,
 }
 
 /// A watched node.
-struct Watched {
+struct WatchedNode {
     /// The transaction that changed it last, when the watch was set.
     version: u64,
     stirred: watch::Sender<()>,
-    event: Event,
+    event: NodeEvent,
     /// The connection on which the watch was set.
     states: StateWatcher,
     _room: OwnedSemaphorePermit,
@@ -49,38 +49,38 @@ struct Watched {
 }
 
 /// A caller that waits for a change of a node, if there was room for its watch.
-pub(crate) struct Watch(Option<Waits>);
+pub(crate) struct NodeWatch(Option<Waits>);
 
 struct Waits {
     stirred: watch::Receiver<()>,
-    event: Event,
+    event: NodeEvent,
     states: StateWatcher,
 }
 
 /// A server's event of a node, and its transaction; 0 if that is not reported.
-type What = (EventType, u64);
+type EventReport = (EventType, u64);
 
 /// The future event; `None` once the session was dropped.
 #[derive(Clone)]
-struct Event(Arc<Mutex<Option<Shared<BoxFuture<What>>>>>);
+struct NodeEvent(Arc<Mutex<Option<Shared<BoxFuture<EventReport>>>>>);
 
 /// The event of a node whose session was dropped: it is not watched any more.
-const DROPPED: What = (EventType::Session, 0);
+const DROPPED: EventReport = (EventType::Session, 0);
 
-impl Watches {
+impl NodeWatches {
     pub(crate) fn new() -> Self {
         Self { nodes: Arc::default(), room: Arc::new(Semaphore::new(WATCHED_BYTES_MAX as usize)) }
     }
 
     /// Joins the watch of a node; `None` if it is not watched, or has changed.
-    pub(crate) fn join(&self, path: &str, version: u64) -> Option<Watch> {
-        let all = self.lock();
-        all.get(path).filter(|watched| watched.version == version).map(Watched::watch)
+    pub(crate) fn join(&self, path: &str, version: u64) -> Option<NodeWatch> {
+        let all = self.nodes.lock();
+        all.get(path).filter(|watched| watched.version == version).map(WatchedNode::watch)
     }
 
     /// Returns whether a node is watched, and had this version when the watch was set.
     pub(crate) fn has(&self, path: &str, version: u64) -> bool {
-        self.lock().get(path).is_some_and(|watched| watched.version == version)
+        self.nodes.lock().get(path).is_some_and(|watched| watched.version == version)
     }
 
     /// Returns room for a watch on a path of this length, which the caller then sets. If there is
@@ -95,8 +95,9 @@ impl Watches {
     }
 
     fn give_up_unwanted(&self) {
-        let is_unwanted = |_: &String, watched: &mut Watched| watched.stirred.receiver_count() == 0;
-        let unwanted: Vec<_> = self.lock().extract_if(is_unwanted).collect();
+        let is_unwanted =
+            |_: &String, watched: &mut WatchedNode| watched.stirred.receiver_count() == 0;
+        let unwanted: Vec<_> = self.nodes.lock().extract_if(is_unwanted).collect();
         // Dropped outside of the lock.
         drop(unwanted);
     }
@@ -110,14 +111,14 @@ impl Watches {
         version: u64,
         news: OneshotWatcher,
         states: StateWatcher,
-    ) -> Watch {
-        let (event, stirred) = (Event::of(news), watch::Sender::new(()));
+    ) -> NodeWatch {
+        let (event, stirred) = (NodeEvent::of(news), watch::Sender::new(()));
         let (kept, given_up) = oneshot::channel();
         let event_now = event.clone();
         let watched =
-            Watched { version, stirred, event: event_now, states, _room: room, _kept: kept };
+            WatchedNode { version, stirred, event: event_now, states, _room: room, _kept: kept };
         let watch = watched.watch();
-        let before = self.lock().insert(path.clone(), watched);
+        let before = self.nodes.lock().insert(path.clone(), watched);
         // Dropped outside of the lock.
         drop(before);
         let all = self.clone();
@@ -132,22 +133,22 @@ impl Watches {
 
     /// Makes all callers read again.
     pub(crate) fn stir(&self) {
-        for watched in self.lock().values() {
+        for watched in self.nodes.lock().values() {
             let _ = watched.stirred.send(()); // no caller may wait
         }
     }
 
     /// Ends all watches, because the session is dropped. All callers read again.
     fn end(&self) {
-        let ended: Vec<_> = self.lock().drain().collect();
+        let ended: Vec<_> = self.nodes.lock().drain().collect();
         for (_, watched) in &ended {
-            let news = watched.event.lock().take();
+            let news = watched.event.0.lock().take();
             drop(news);
         }
     }
 
     fn fire(&self, path: &str, version: u64) {
-        let mut all = self.lock();
+        let mut all = self.nodes.lock();
         // A later watch may have been set beside this one, which fires by itself.
         if all.get(path).is_some_and(|watched| watched.version <= version)
             && let Some(watched) = all.remove(path)
@@ -155,16 +156,12 @@ impl Watches {
             let _ = watched.stirred.send(()); // no caller may wait
         }
     }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Watched>> {
-        self.nodes.lock()
-    }
 }
 
 impl Deref for UntilDropped {
-    type Target = Watches;
+    type Target = NodeWatches;
 
-    fn deref(&self) -> &Watches {
+    fn deref(&self) -> &NodeWatches {
         &self.watches
     }
 }
@@ -176,14 +173,14 @@ impl Drop for UntilDropped {
     }
 }
 
-impl Watched {
-    fn watch(&self) -> Watch {
+impl WatchedNode {
+    fn watch(&self) -> NodeWatch {
         let (event, states) = (self.event.clone(), self.states.clone());
-        Watch(Some(Waits { stirred: self.stirred.subscribe(), event, states }))
+        NodeWatch(Some(Waits { stirred: self.stirred.subscribe(), event, states }))
     }
 }
 
-impl Watch {
+impl NodeWatch {
     /// Returns a watch without room. It reports nothing, and its caller reads again with its next
     /// sign of life.
     pub(crate) fn none() -> Self {
@@ -217,7 +214,7 @@ impl Watch {
     }
 }
 
-impl Event {
+impl NodeEvent {
     fn of(news: OneshotWatcher) -> Self {
         let event = news.changed().map(|event| {
             let at = u64::try_from(event.zxid).unwrap_or(0);
@@ -227,23 +224,19 @@ impl Event {
     }
 
     async fn come(&self) {
-        let mut event = self.lock().clone();
+        let mut event = self.0.lock().clone();
         // One poll at a time: a concurrent poll would not get the event that the other one finds.
         poll_fn(|cx| {
-            let alone = self.lock();
+            let alone = self.0.lock();
             let event = event.as_mut().filter(|_| alone.is_some());
             event.map_or(Poll::Ready(DROPPED), |event| event.poll_unpin(cx))
         })
         .await;
     }
 
-    fn now(&self) -> Option<What> {
-        let alone = self.lock();
+    fn now(&self) -> Option<EventReport> {
+        let alone = self.0.lock();
         alone.as_ref().map_or(Some(DROPPED), |event| event.clone().now_or_never())
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<Shared<BoxFuture<What>>>> {
-        self.0.lock()
     }
 }
 
@@ -253,7 +246,7 @@ mod tests {
 
     #[test]
     fn there_is_room_for_so_many_bytes_and_again_once_a_watch_has_fired() {
-        let (watches, most) = (Watches::new(), WATCHED_BYTES_MAX as usize);
+        let (watches, most) = (NodeWatches::new(), WATCHED_BYTES_MAX as usize);
         let room = watches.room(most - 1);
         assert!(room.is_some() && watches.room(2).is_none());
         let last = watches.room(1);

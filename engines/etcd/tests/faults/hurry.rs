@@ -163,43 +163,6 @@ fn a_join_whose_answers_take_longer_than_its_ticket_lives_waits_in_line() {
 }
 
 #[test]
-fn a_request_to_end_a_lease_that_arrives_late_ends_no_other() {
-    play(1, async |cluster| {
-        let (between, other) = (Between::of(&cluster).await, connect(&cluster).await);
-        let locks = through(format!("{}?timeout=500ms", between.url())).await;
-        between.hold_next("LeaseGrant");
-        let mutex = locks.mutex("k").ttl(LONG);
-        let locking = tokio::spawn(async move { mutex.lock().await });
-        let grant = soon("the lease is asked for", between.held()).await;
-        between.hold_next("LeaseRevoke");
-        let revoke = soon("it is to be ended", between.held()).await;
-        let guard = soon("another is asked for", locking).await.unwrap().unwrap();
-        soon("the first request arrives", grant.let_go()).await;
-        soon("and the second", revoke.let_go()).await;
-        assert!(other.mutex("k").ttl(LONG).try_lock().await.unwrap().is_none(), "it is held");
-        guard.check().unwrap();
-        guard.release().await.unwrap();
-    });
-}
-
-#[test]
-fn a_lease_whose_grant_arrives_late_is_ended_when_its_client_is_closed() {
-    play(1, async |cluster| {
-        let between = Between::of(&cluster).await;
-        let locks = through(format!("{}?timeout=500ms", between.url())).await;
-        between.hold_next("LeaseGrant");
-        let mutex = locks.mutex("k").ttl(LONG);
-        let locking = tokio::spawn(async move { mutex.lock().await.map(drop) });
-        let grant = soon("the lease is asked for", between.held()).await;
-        locking.abort();
-        locking.await.expect_err("it was given up");
-        soon("it arrives", grant.let_go()).await;
-        soon("its client is closed", locks.close()).await;
-        assert_eq!(all_leases(&cluster), 0);
-    });
-}
-
-#[test]
 fn a_join_that_is_under_way_when_its_ticket_leaves_asks_no_more() {
     play(1, async |cluster| {
         let (between, other) = (Between::of(&cluster).await, connect(&cluster).await);

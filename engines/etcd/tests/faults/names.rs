@@ -55,9 +55,9 @@ fn a_release_that_arrives_late_does_not_touch_the_next_ticket_with_its_key() {
     });
 }
 
-/// Returns the latches: the keys that keep out given-up requests.
-fn latches(cluster: &Cluster) -> Vec<String> {
-    let keys = cluster.ctl(&["get", "--prefix", "--keys-only", "tenure/v1/l/"]).unwrap();
+/// Returns the fences: the keys that keep out given-up requests.
+fn fences(cluster: &Cluster) -> Vec<String> {
+    let keys = cluster.ctl(&["get", "--prefix", "--keys-only", "tenure/v1/f/"]).unwrap();
     keys.lines().filter(|key| !key.is_empty()).map(str::to_owned).collect()
 }
 
@@ -76,7 +76,7 @@ fn what_is_never_to_come_in_is_kept_out_for_as_long_as_its_session() {
         let guard = soon("it is sent again", joining).await.unwrap().unwrap();
         guard.release().await.unwrap();
         assert_eq!(all(), before, "no other lease says how long");
-        assert_eq!(latches(&cluster).len(), 1, "it is kept out");
+        assert_eq!(fences(&cluster).len(), 1, "it is kept out");
         // The next ticket that comes in is another one.
         locks.mutex("k").lock().await.unwrap().release().await.unwrap();
     });
@@ -154,7 +154,7 @@ fn a_join_that_was_given_up_and_arrives_late_lets_nobody_in() {
 }
 
 #[test]
-fn a_join_whose_latch_was_shut_for_another_ticket_comes_in_by_itself() {
+fn a_join_whose_latch_was_raised_for_another_ticket_comes_in_by_itself() {
     play(1, async |cluster| {
         let (between, locks) = through(&cluster, PATIENT).await;
         between.hold_next(TXN);
@@ -163,18 +163,18 @@ fn a_join_whose_latch_was_shut_for_another_ticket_comes_in_by_itself() {
             async move { mutex.lock().await }
         });
         let late = soon("the join is sent", between.held()).await;
-        // The session's latches, whichever the ticket's is.
+        // The session's fences, whichever the ticket's is.
         let lease = leases(&cluster).remove(0);
         for nth in 0..=u8::MAX {
-            let latch = format!("tenure/v1/l/{lease:0>16}/{nth:02x}");
-            cluster.ctl(&["put", "--lease", &lease, &latch, ""]).unwrap();
+            let fence = format!("tenure/v1/f/{lease:0>16}/{nth:02x}");
+            cluster.ctl(&["put", "--lease", &lease, &fence, ""]).unwrap();
         }
         soon("it arrives", late.let_go()).await;
         let guard = soon("it is sent again", joining).await.unwrap().unwrap();
         guard.check().unwrap();
         guard.release().await.unwrap();
         // An operator deletes them.
-        cluster.ctl(&["del", "--prefix", "tenure/v1/l/"]).unwrap();
+        cluster.ctl(&["del", "--prefix", "tenure/v1/f/"]).unwrap();
         let all = (0..40).map(|at| locks.mutex(format!("k{at}")).ttl(TTL * 10));
         let turns = all.map(async |mutex| mutex.lock().await.unwrap().release().await.unwrap());
         soon("all come in", join_all(turns)).await;
@@ -212,7 +212,7 @@ fn thousands_of_calls_that_are_given_up_leave_few_keys_and_keep_nobody_out() {
         }
         soon("nothing is left to do", locks.flush()).await;
         assert_eq!(keys(&cluster), [""; 0]);
-        let left = latches(&cluster).len();
+        let left = fences(&cluster).len();
         assert!((1..=256).contains(&left), "{left}");
     });
 }

@@ -4,10 +4,12 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
 
 use tenure_core::{Key, Time};
-use tenure_queue::{Change, Front, LineId, Name, Node, Register, SessionId, Why, Written};
+use tenure_queue::{
+    ChangesAt, Front, LineId, Node, NodeChange, Register, RegisterValue, SessionId, TicketName, Why,
+};
 use tokio::sync::mpsc::Sender;
 
-use super::{ENDED, Moment};
+use super::ENDED;
 
 /// Every change moves the clock of the store on by one.
 #[derive(Default)]
@@ -15,9 +17,9 @@ pub(crate) struct Nodes {
     at: u64,
     by_number: BTreeMap<u64, Node>,
     sessions: BTreeMap<SessionId, (Duration, Time)>,
-    registers: HashMap<Register, Written>,
-    fenced_out: HashSet<Name>,
-    told: Vec<Sender<Moment>>,
+    registers: HashMap<Register, RegisterValue>,
+    fenced_out: HashSet<TicketName>,
+    told: Vec<Sender<ChangesAt>>,
 }
 
 impl Nodes {
@@ -53,7 +55,7 @@ impl Nodes {
 
     pub(crate) fn end(&mut self, session: SessionId) {
         self.sessions.remove(&session);
-        let gone: Vec<Name> = self
+        let gone: Vec<TicketName> = self
             .by_number
             .values()
             .filter(|node| node.session == session)
@@ -78,7 +80,7 @@ impl Nodes {
         next.unwrap_or(Duration::from_secs(3600))
     }
 
-    pub(crate) fn get(&self, name: &Name) -> Option<Node> {
+    pub(crate) fn get(&self, name: &TicketName) -> Option<Node> {
         self.by_number.values().find(|node| node.name == *name).cloned()
     }
 
@@ -90,12 +92,12 @@ impl Nodes {
         Front { nodes, total, at: self.at, ..Front::default() }
     }
 
-    pub(crate) fn make(&mut self, name: &Name, session: SessionId, body: &[u8]) -> Node {
+    pub(crate) fn make(&mut self, name: &TicketName, session: SessionId, body: &[u8]) -> Node {
         self.at += 1;
         let node =
             Node::read(name.clone(), session, self.at, self.at, body).expect("it is a ticket");
         self.by_number.insert(self.at, node.clone());
-        self.send(&[Change::Is(node.clone())]);
+        self.send(&[NodeChange::Is(node.clone())]);
         node
     }
 
@@ -104,21 +106,21 @@ impl Nodes {
         self.at += 1;
         let node = Node::read(now.name, now.session, now.created, self.at, body)?;
         self.by_number.insert(node.created, node.clone());
-        self.send(&[Change::Is(node.clone())]);
+        self.send(&[NodeChange::Is(node.clone())]);
         Some(node)
     }
 
-    pub(crate) fn remove(&mut self, name: &Name, why: Why) {
+    pub(crate) fn remove(&mut self, name: &TicketName, why: Why) {
         self.at += 1;
         let change = self.take_out(name, why);
         self.send(&[change]);
     }
 
-    pub(crate) fn is_fenced_out(&self, name: &Name) -> bool {
+    pub(crate) fn is_fenced_out(&self, name: &TicketName) -> bool {
         self.fenced_out.contains(name)
     }
 
-    pub(crate) fn fence_out(&mut self, name: &Name) -> Option<Node> {
+    pub(crate) fn fence_out(&mut self, name: &TicketName) -> Option<Node> {
         let node = self.get(name);
         if node.is_none() {
             self.fenced_out.insert(name.clone());
@@ -134,7 +136,7 @@ impl Nodes {
         keys
     }
 
-    pub(crate) fn read(&self, register: &Register) -> Written {
+    pub(crate) fn read(&self, register: &Register) -> RegisterValue {
         self.registers.get(register).copied().unwrap_or_default()
     }
 
@@ -143,13 +145,13 @@ impl Nodes {
         register: &Register,
         value: u64,
         version: u64,
-    ) -> (Written, bool) {
+    ) -> (RegisterValue, bool) {
         let now = self.read(register);
         if now.version != version {
             return (now, false);
         }
         self.at += 1;
-        let written = Written { value, version: self.at };
+        let written = RegisterValue { value, version: self.at };
         self.registers.insert(register.clone(), written);
         (written, true)
     }
@@ -158,17 +160,17 @@ impl Nodes {
         self.by_number.values().cloned().collect()
     }
 
-    pub(crate) fn tell(&mut self, sender: Sender<Moment>) {
+    pub(crate) fn tell(&mut self, sender: Sender<ChangesAt>) {
         self.told.push(sender);
     }
 
-    fn take_out(&mut self, name: &Name, why: Why) -> Change {
+    fn take_out(&mut self, name: &TicketName, why: Why) -> NodeChange {
         self.by_number.retain(|_, node| node.name != *name);
-        Change::Gone(name.line.clone(), name.id, why)
+        NodeChange::Gone(name.line.clone(), name.id, why)
     }
 
     /// A subscriber that does not keep up is dropped.
-    fn send(&mut self, changes: &[Change]) {
+    fn send(&mut self, changes: &[NodeChange]) {
         let at = self.at;
         self.told.retain(|told| told.try_send((at, changes.to_vec())).is_ok());
     }

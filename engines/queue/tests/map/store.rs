@@ -1,5 +1,5 @@
-//! A store in a map of this process: the contract of [`Store`] in as few steps as there are, with a
-//! clock of its own.
+//! A store in a map of this process: the contract of [`SessionStore`] in as few steps as there are,
+//! with a clock of its own.
 
 mod nodes;
 
@@ -17,8 +17,9 @@ use tenure_core::{
     TokenDurability,
 };
 use tenure_queue::{
-    Change, Enter, Entered, Followed, Front, Granted, Hint, LineId, Name, Node, Position,
-    Precondition, Register, Remove, Removed, SessionId, Sought, Store, Watching, Why, Written,
+    Enter, Entered, Followed, Front, Granted, Hint, LineId, Node, OpenWatch, Position,
+    Precondition, Register, RegisterValue, Remove, Removed, SessionId, SessionStore, Sought,
+    TicketName, Why,
 };
 use tokio::sync::{Notify, mpsc, oneshot};
 
@@ -48,13 +49,15 @@ pub(crate) struct Shared {
     /// The next removal arrives when this is sent, and is not answered.
     late_leave: Mutex<Option<oneshot::Receiver<oneshot::Sender<()>>>>,
     /// The last node that was made, and its session.
-    last: Mutex<Option<(Name, SessionId, Vec<u8>)>>,
+    last: Mutex<Option<(TicketName, SessionId, Vec<u8>)>>,
     /// A node that is gone. The next list of orphans still contains it.
     outdated_orphan: Mutex<Option<Node>>,
     /// Number of requests for orphans.
     orphan_requests: AtomicUsize,
     /// Number of removals that asked for the front of the line.
     front_requests: AtomicUsize,
+    /// Number of requests for the position of a ticket.
+    position_requests: AtomicUsize,
 }
 
 /// A request that is on its way.
@@ -94,6 +97,7 @@ impl Shared {
             outdated_orphan: Mutex::default(),
             orphan_requests: AtomicUsize::default(),
             front_requests: AtomicUsize::default(),
+            position_requests: AtomicUsize::default(),
         })
     }
 
@@ -183,6 +187,11 @@ impl Shared {
         self.front_requests.load(Ordering::Relaxed)
     }
 
+    #[allow(dead_code, reason = "of the programs that have this store, one counts its reads")]
+    pub(crate) fn position_requests(&self) -> usize {
+        self.position_requests.load(Ordering::Relaxed)
+    }
+
     #[allow(dead_code, reason = "of the programs that have this store, one has onlookers")]
     pub(crate) fn followers(&self) -> usize {
         lock(&self.nodes).followers()
@@ -218,7 +227,7 @@ impl Map {
     }
 }
 
-impl Store for Map {
+impl SessionStore for Map {
     fn profile(&self) -> Guarantees {
         let mut profile = Guarantees::new("map", Liveness::Session);
         profile.events = EventDelivery::Every;
@@ -277,7 +286,7 @@ impl Store for Map {
             let other_capacity = capacities.find(|of| *of != name.of);
             let closed = match precondition {
                 Precondition::SameCapacity => other_capacity.is_some(),
-                Precondition::UnchangedSince(at) => line.nodes.iter().any(|node| node.version > at),
+                Precondition::EmptyLine => !line.nodes.is_empty(),
             };
             if closed || base.version != base_version || nodes.is_fenced_out(name) {
                 let taken = line.nodes.iter().map(Node::take).sum();
@@ -315,6 +324,7 @@ impl Store for Map {
     }
 
     async fn position(&self, sought: Sought<'_>) -> Result<Option<(Node, Position)>> {
+        self.0.position_requests.fetch_add(1, Ordering::Relaxed);
         let name = sought.name();
         let front = self.front(&name.line, usize::MAX).await?;
         let node = front.nodes.iter().find(|node| node.name == *name);
@@ -365,7 +375,7 @@ impl Store for Map {
         Ok(removed)
     }
 
-    async fn fence_out(&self, name: &Name, _session: SessionId) -> Result<Option<Node>> {
+    async fn fence_out(&self, name: &TicketName, _session: SessionId) -> Result<Option<Node>> {
         Ok(self.0.step(|nodes, _| nodes.fence_out(name)))
     }
 
@@ -382,7 +392,7 @@ impl Store for Map {
         lock(&self.0.known).remove(&ticket);
     }
 
-    async fn watch(&self, watched: &[Node]) -> Result<Watching> {
+    async fn watch(&self, watched: &[Node]) -> Result<OpenWatch> {
         let at = self.0.step(|nodes, _| nodes.at());
         let (shared, watched) = (self.0.clone(), watched.to_vec());
         let changed = async move {
@@ -409,14 +419,14 @@ impl Store for Map {
                 }
             }
         };
-        Ok(Watching { at, changed: Box::pin(changed) })
+        Ok(OpenWatch { at, changed: Box::pin(changed) })
     }
 
     async fn keys(&self, prefix: &str) -> Result<Vec<Key>> {
         Ok(self.0.step(|nodes, _| nodes.keys(prefix)))
     }
 
-    async fn read(&self, register: &Register) -> Result<Written> {
+    async fn read(&self, register: &Register) -> Result<RegisterValue> {
         self.0.travel().await;
         Ok(self.0.step(|nodes, _| nodes.read(register)))
     }
@@ -426,7 +436,7 @@ impl Store for Map {
         register: &Register,
         value: u64,
         version: u64,
-    ) -> Result<(Written, bool)> {
+    ) -> Result<(RegisterValue, bool)> {
         self.0.travel().await;
         Ok(self.0.step(|nodes, _| nodes.write(register, value, version)))
     }
@@ -447,12 +457,7 @@ impl Store for Map {
         self.0.hear().await;
         Ok(self.0.step(|nodes, _| nodes.at()))
     }
-
-    async fn close(&self) {}
 }
-
-/// The changes of one moment.
-pub(crate) type Moment = (u64, Vec<Change>);
 
 /// Why a node of an ended session is out.
 pub(crate) const ENDED: Why = Why::Expired;
