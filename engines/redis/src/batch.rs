@@ -11,8 +11,7 @@ use tenure_core::sync::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use crate::calls;
-use crate::link::{MasterConnection, MasterLink};
+use crate::calls::OpenLink;
 use crate::script::{Script, VerbTag};
 use crate::trouble;
 
@@ -53,46 +52,41 @@ struct Batch {
 /// Sends a verb: with others if many are in flight and the verb can be batched, else by a call of
 /// its own.
 pub(crate) async fn send(
-    link: &MasterLink,
-    connection: &Arc<MasterConnection>,
+    open: &OpenLink,
     item: Option<BatchItem<'_>>,
     call: impl FnOnce() -> Cmd,
 ) -> RedisResult<Value> {
-    let _counted = connection.batcher.in_flight.clone();
+    let _counted = open.connection.batcher.in_flight.clone();
     if let Some(item) = item
-        && let Some(answer) = send_batched(link, connection, &item).await?
+        && let Some(answer) = send_batched(open, &item).await?
     {
         return Ok(answer);
     }
-    calls::send(link, connection, &call()).await
+    open.send(&call()).await
 }
 
 /// Sends a verb together with others, if many are in flight already. Returns `None` if it needs a
 /// call of its own: few are, or another ticket is in its line.
-async fn send_batched(
-    link: &MasterLink,
-    connection: &Arc<MasterConnection>,
-    item: &BatchItem<'_>,
-) -> RedisResult<Option<Value>> {
+async fn send_batched(open: &OpenLink, item: &BatchItem<'_>) -> RedisResult<Option<Value>> {
+    let batcher = &open.connection.batcher;
     // The batcher has a clone, too.
-    if Arc::strong_count(&connection.batcher.in_flight) - 1 <= IN_FLIGHT_MANY {
+    if Arc::strong_count(&batcher.in_flight) - 1 <= IN_FLIGHT_MANY {
         return Ok(None);
     }
-    let Some(this) = link.this() else { return Ok(None) };
     // The callers that open and fill a batch have the room in which it travels.
-    let room = calls::room(link, connection).await?;
+    let room = open.room().await?;
     let (answer, answered) = oneshot::channel();
-    let (is_first, full) = connection.batcher.add(item, answer);
+    let (is_first, full) = batcher.add(item, answer);
     if is_first || full.is_some() {
-        let connection = connection.clone();
-        link.home().spawn(async move {
+        let open = open.clone();
+        open.link.clone().home().spawn(async move {
             if full.is_none() {
                 tokio::task::yield_now().await;
             }
-            let Some(batch) = full.or_else(|| connection.batcher.take()) else { return };
-            let server = this.server();
+            let Some(batch) = full.or_else(|| open.connection.batcher.take()) else { return };
+            let server = open.link.server();
             let call = batch.call(&server.scripts.batch);
-            let sent = calls::send_in(&this, &connection, room, &call);
+            let sent = open.send_in(room, &call);
             let answer = timeout(server.settings.timeout, sent).await;
             batch.answer(answer.unwrap_or_else(|_| Err(trouble::silence())));
         });

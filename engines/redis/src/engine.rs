@@ -123,15 +123,14 @@ impl<D: Deployment> Engine for RedisEngine<D> {
         let item = renewal.item(VerbTag::Renew);
         let answer = ask_even_if_full(&*self.deployment, &route, item, call).await;
         let answer = answer.map_err(|error| self.of_name(error, &name, &ticket.key))?;
-        let renewed = self.deployment.known(renewal.renewed(&answer))?;
-        match &renewed {
-            Some(place) => {
-                self.mail.learn(ticket.id, place);
-                route.acknowledged().await?;
-            }
-            None => forget(&*self.deployment, &self.mail, ticket.id, &name),
+        if answer == Value::Nil {
+            forget(&*self.deployment, &self.mail, ticket.id, &name);
+            return Ok(None);
         }
-        Ok(renewed)
+        let place = self.deployment.known(renewal.renewed(&answer))?;
+        self.mail.learn(ticket.id, &place);
+        route.acknowledged().await?;
+        Ok(Some(place))
     }
 
     async fn leave(&self, ticket: &Ticket, how: LeaveMode) -> Result<LeaveOutcome> {
@@ -307,7 +306,7 @@ struct ScanStep {
 /// Adds the name and the server to an error about stored data.
 fn of_name(settings: &Settings, error: Error, name: &str, key: &Key) -> Error {
     // Each of several servers reports about itself.
-    let place = format!("under the name {name} by {}", settings.name.whom());
+    let place = format!("under the name {name} by {}", settings.whom());
     if error.reason() == Some(Reason::ForeignData) {
         return error.with_key(key).with_more(format_args!(
             "; the key is {key:?}, whose names begin with {name}: or delete that data when no client holds the lock"
@@ -321,7 +320,7 @@ fn of_count(settings: &Settings, error: Error, name: &str, key: &Key) -> Error {
     if error.reason() != Some(Reason::UnreadableNumber) {
         return of_name(settings, error, name, key);
     }
-    let whom = settings.name.whom();
+    let whom = settings.whom();
     error.with_key(key).with_more(format_args!(
         "; the key is {key:?}, counted under the name {name} by {whom}: delete that name, and the count begins anew"
     ))

@@ -1,7 +1,7 @@
 //! The facts that a server reports about itself, and the guarantees, refusals and warnings that
 //! follow from them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use redis::{Cmd, FromRedisValue, RedisResult, Value, cmd};
 use tenure_core::{Error, Guarantees, Liveness, Result, TokenDurability};
 use tenure_kit::secret::redact;
 
-use crate::settings::{AfterRestart, DeploymentName, Settings};
+use crate::settings::{AfterRestart, Settings};
 
 /// The first version that Tenure supports.
 const VERSION_MIN: Version = Version(6, 2);
@@ -23,16 +23,24 @@ pub(crate) struct ServerFacts {
     pub(crate) version: Option<Version>,
     /// The uptime.
     age: Option<Duration>,
-    /// Whether the server follows a master. Such a server keeps no locks itself.
-    is_replica: bool,
-    /// Whether the server is still reading its data from disk.
-    is_loading: bool,
-    is_clustered: bool,
-    is_sentinel: bool,
+    /// The reasons why it keeps no locks now, or not by itself.
+    unfit: BTreeSet<Unfit>,
     replicas: u32,
     /// Whether every write is on disk before it is answered.
     writes_through: bool,
     eviction: EvictionPolicy,
+}
+
+/// A reason why a server keeps no locks now, or not by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Unfit {
+    Sentinel,
+    /// It keeps a part of the lines of a cluster.
+    Clustered,
+    /// It is still reading its data from disk.
+    Loading,
+    /// It follows a master.
+    Replica,
 }
 
 /// The behaviour of the server when its memory is full. Worst first.
@@ -72,10 +80,7 @@ impl ServerFacts {
         let worst = all.into_iter().reduce(|one, other| Self {
             version: one.version.min(other.version),
             age: one.age.min(other.age),
-            is_replica: one.is_replica || other.is_replica,
-            is_loading: one.is_loading || other.is_loading,
-            is_clustered: one.is_clustered && other.is_clustered,
-            is_sentinel: one.is_sentinel || other.is_sentinel,
+            unfit: &one.unfit | &other.unfit,
             replicas: one.replicas.min(other.replicas),
             writes_through: one.writes_through && other.writes_through,
             eviction: one.eviction.min(other.eviction),
@@ -98,10 +103,15 @@ impl ServerFacts {
         Self {
             version: field("redis_version").and_then(Version::read),
             age: number("uptime_in_seconds").map(Duration::from_secs),
-            is_replica: field("role") == Some("slave"),
-            is_loading: field("loading") == Some("1"),
-            is_clustered: field("cluster_enabled") == Some("1"),
-            is_sentinel: field("redis_mode") == Some("sentinel"),
+            unfit: [
+                ("redis_mode", "sentinel", Unfit::Sentinel),
+                ("cluster_enabled", "1", Unfit::Clustered),
+                ("loading", "1", Unfit::Loading),
+                ("role", "slave", Unfit::Replica),
+            ]
+            .into_iter()
+            .filter_map(|(name, value, unfit)| (field(name) == Some(value)).then_some(unfit))
+            .collect(),
             replicas: replicas.unwrap_or(0),
             writes_through: field("aof_enabled") == Some("1")
                 && is_set("appendfsync", "always")
@@ -117,13 +127,14 @@ impl ServerFacts {
     /// Refuses a server that cannot keep locks at all.
     pub(crate) fn fit(&self, settings: &Settings) -> Result<()> {
         let name = &settings.name;
-        let by_url = name.is_one();
-        if by_url && self.is_sentinel {
+        let by_url = settings.is_one();
+        let is = |unfit| self.unfit.contains(&unfit);
+        if by_url && is(Unfit::Sentinel) {
             return Err(Error::invalid(format!(
                 "the server {name} is a sentinel, and keeps no locks: write redis+sentinel://{name}/NAME, with the name of the service that it looks after"
             )));
         }
-        if by_url && self.is_clustered && !self.is_loading {
+        if by_url && is(Unfit::Clustered) && !is(Unfit::Loading) {
             return Err(Error::invalid(format!(
                 "the server {name} is a part of a cluster: write redis+cluster:// for it"
             )));
@@ -133,10 +144,10 @@ impl ServerFacts {
                 "the server {name} is Redis {version}: Tenure needs Redis {VERSION_MIN} or later, or Valkey"
             )));
         }
-        if self.is_loading {
+        if is(Unfit::Loading) {
             return Err(Error::unavailable(format!("the server {name} is still loading its data")));
         }
-        match (self.is_replica, by_url) {
+        match (is(Unfit::Replica), by_url) {
             (false, _) => Ok(()),
             (true, true) => Err(Error::invalid(format!(
                 "the server {name} is a replica, and the master keeps the locks: name the master or the sentinels in the URL"
@@ -162,8 +173,8 @@ impl ServerFacts {
     /// Returns the guarantees of locks on this server.
     pub(crate) fn guarantees(&self, settings: &Settings) -> Guarantees {
         // A replica that becomes the master may have a long uptime and still lack leases.
-        let is_sentinel = matches!(settings.name, DeploymentName::Service(_));
-        let refuses_after_restart = settings.after_restart == AfterRestart::Refuse && !is_sentinel;
+        let refuses_after_restart =
+            settings.after_restart == AfterRestart::Refuse && settings.is_one();
         let mut guarantees = Guarantees::new("redis", Liveness::Lease);
         guarantees.fair = true;
         guarantees.push = true;
@@ -173,7 +184,7 @@ impl ServerFacts {
         guarantees.survives.store_crash = self.writes_through || refuses_after_restart;
         guarantees.survives.full_memory = self.eviction == EvictionPolicy::Refuses;
         guarantees.warnings = self.warnings(settings);
-        guarantees.store = settings.name.whom();
+        guarantees.store = settings.whom();
         guarantees.rounding = Duration::from_millis(1);
         guarantees.answers_within = settings.timeout;
         guarantees
@@ -197,7 +208,8 @@ impl ServerFacts {
                 ))
             }
         };
-        let few = u32::from(settings.acks) > self.replicas && !self.is_clustered;
+        let few =
+            u32::from(settings.acks) > self.replicas && !self.unfit.contains(&Unfit::Clustered);
         let few = few.then(|| {
             format!(
                 "the server {name} has {} replicas and every ticket waits for {}: no lock is given until it has more",

@@ -10,9 +10,9 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::acks;
 use crate::batch::{self, BatchItem};
-use crate::calls;
+use crate::calls::OpenLink;
 use crate::facts::ServerFacts;
-use crate::link::{Master, MasterConnection, MasterLink};
+use crate::link::Master;
 use crate::patrol;
 use crate::route::{Deployment, Route, in_time};
 use crate::script::Scripts;
@@ -28,8 +28,7 @@ pub struct OneServer {
 /// A link to it, and the open connection.
 pub struct OneRoute<'a> {
     settings: &'a Settings,
-    link: Arc<MasterLink>,
-    connection: Arc<MasterConnection>,
+    open: OpenLink,
     until: Instant,
 }
 
@@ -75,7 +74,7 @@ impl Deployment for OneServer {
                 .await
                 .unwrap_or_else(|_| Err(trouble::late(settings)))?,
         };
-        Ok(OneRoute { settings, link, connection, until })
+        Ok(OneRoute { settings, open: OpenLink { link, connection }, until })
     }
 
     fn has_link_here(&self) -> bool {
@@ -116,7 +115,7 @@ impl Route for OneRoute<'_> {
     }
 
     async fn call(&self, call: &Cmd) -> RedisResult<Value> {
-        in_time(self.until, Box::pin(calls::send(&self.link, &self.connection, call))).await
+        in_time(self.until, Box::pin(self.open.send(call))).await
     }
 
     async fn ask(
@@ -125,7 +124,7 @@ impl Route for OneRoute<'_> {
         call: impl FnOnce() -> Cmd + Send,
     ) -> RedisResult<Value> {
         // Boxed, because each of the futures between here and the caller would move it once.
-        let sent = Box::pin(batch::send(&self.link, &self.connection, item, call));
+        let sent = Box::pin(batch::send(&self.open, item, call));
         in_time(self.until, sent).await
     }
 
@@ -140,7 +139,8 @@ impl Route for OneRoute<'_> {
                 ticket.ttl, settings.ttl_max
             )));
         }
-        match self.connection.facts.refused_for(settings, self.connection.since.elapsed()) {
+        let connection = &self.open.connection;
+        match connection.facts.refused_for(settings, connection.since.elapsed()) {
             None => Ok(()),
             Some(left) => Err(Error::unavailable(format!(
                 "the server {} started so short a time ago that it may have forgotten locks: it gives none for another {left:.0?}, unless the URL says after_restart=trust",
@@ -154,18 +154,18 @@ impl Route for OneRoute<'_> {
         if settings.acks == 0 {
             return Ok(());
         }
-        let (link, connection, until) = (self.link.clone(), self.connection.clone(), self.until);
+        let (open, until) = (self.open.clone(), self.until);
         // In a task, because one answer is for all waiting callers, and the first may stop polling.
-        let counting = self.link.home().spawn(async move {
-            let settings = &link.server().settings;
+        let counting = self.open.link.home().spawn(async move {
+            let settings = &open.link.server().settings;
             let ask = async {
                 let wait = acks::question(settings);
-                let answer = calls::send(&link, &connection, &wait).await;
+                let answer = open.send(&wait).await;
                 let count = acks::counted(&trouble::answered(settings, answer)?);
                 count.ok_or_else(|| trouble::strange(&settings.name))
             };
             // The answer is for all writes on the connection before the request.
-            let counted = timeout_at(until, connection.acks.run(ask)).await;
+            let counted = timeout_at(until, open.connection.acks.run(ask)).await;
             counted.unwrap_or_else(|_| Err(trouble::late(settings)))
         });
         let counted = counting.await.unwrap_or_else(|_| Err(trouble::late(settings)));

@@ -1,15 +1,13 @@
 //! A call over a link. It occupies its room until the server is known to have answered: a server
 //! executes a call whose caller is gone all the same.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use tenure_kit::{Disconnected, Room};
 use tokio::time::timeout;
 
-use crate::link::{MasterConnection, MasterLink};
-use crate::trouble;
+use crate::calls::OpenLink;
 
 /// The calls of one connection that their callers abandoned, and the time of the last answer.
 pub(crate) struct Unanswered {
@@ -49,8 +47,7 @@ impl Unanswered {
 /// If it is dropped between [`sent`](Self::sent) and [`answered`](Self::answered), its room stays
 /// occupied until the server is known to have answered.
 pub(crate) struct PendingCall<'a> {
-    link: &'a MasterLink,
-    connection: &'a Arc<MasterConnection>,
+    open: &'a OpenLink,
     room: Option<Room>,
     /// When the call was sent; `None` before that and after the answer.
     since: Option<Instant>,
@@ -58,12 +55,8 @@ pub(crate) struct PendingCall<'a> {
 
 impl<'a> PendingCall<'a> {
     /// Returns a call that is about to be sent.
-    pub(crate) fn new(
-        link: &'a MasterLink,
-        connection: &'a Arc<MasterConnection>,
-        room: Room,
-    ) -> Self {
-        Self { link, connection, room: Some(room), since: None }
+    pub(crate) fn new(open: &'a OpenLink, room: Room) -> Self {
+        Self { open, room: Some(room), since: None }
     }
 
     /// Notes that the call is sent now.
@@ -74,7 +67,7 @@ impl<'a> PendingCall<'a> {
     /// Notes that the server has answered. An error is an answer.
     pub(crate) fn answered(&mut self) {
         self.since = None;
-        self.connection.unanswered.hear();
+        self.open.connection.unanswered.hear();
     }
 }
 
@@ -84,33 +77,31 @@ impl Drop for PendingCall<'_> {
             if let Some(room) = self.room.take() {
                 room.keep();
             }
-            abandoned(self.link, self.connection, since);
+            abandoned(self.open, since);
         }
     }
 }
 
 /// Notes that a caller dropped a call that the server may still answer.
-fn abandoned(link: &MasterLink, connection: &Arc<MasterConnection>, since: Instant) {
+fn abandoned(open: &OpenLink, since: Instant) {
+    let OpenLink { link, connection } = open;
     let (waited, patience) = (since.elapsed(), link.server().settings.timeout);
     let calls = &connection.unanswered;
     // After a much longer time this process itself was suspended: the connection may be sound.
     let is_time_over = (patience / 8 * 7..patience * 2).contains(&waited);
     if is_time_over && calls.is_silent_since(since) {
-        return link
-            .give_up_silent(connection.generation(), &trouble::late(&link.server().settings));
+        return open.give_up_silent();
     }
     calls.abandoned.fetch_add(1, Ordering::AcqRel);
-    if let Some(link) = link.this()
-        && !calls.is_pinging.swap(true, Ordering::AcqRel)
-    {
-        let home = link.home().clone();
-        home.spawn(ping_for_abandoned(link, connection.clone()));
+    if !calls.is_pinging.swap(true, Ordering::AcqRel) {
+        link.home().spawn(ping_for_abandoned(open.clone()));
     }
 }
 
 /// Pings the server until no call is abandoned. A server answers in the order of the requests, so
 /// the answer to a ping frees the room of every call that was abandoned before the ping.
-async fn ping_for_abandoned(link: Arc<MasterLink>, connection: Arc<MasterConnection>) {
+async fn ping_for_abandoned(open: OpenLink) {
+    let OpenLink { link, connection } = &open;
     let (calls, patience) = (&connection.unanswered, link.server().settings.timeout);
     loop {
         let abandoned = calls.abandoned.swap(0, Ordering::AcqRel);
@@ -133,10 +124,7 @@ async fn ping_for_abandoned(link: Arc<MasterLink>, connection: Arc<MasterConnect
                 return;
             }
             Err(_) if sent.elapsed() < patience * 2 && calls.is_silent_since(sent) => {
-                return link.give_up_silent(
-                    connection.generation(),
-                    &trouble::late(&link.server().settings),
-                );
+                return open.give_up_silent();
             }
             Err(_) => drop(calls.abandoned.fetch_add(abandoned, Ordering::AcqRel)),
         }

@@ -1,6 +1,5 @@
 //! The settings of a deployment: its servers, and how to connect to them.
 
-use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -36,7 +35,8 @@ pub(crate) const SENTINEL_PORT: u16 = 26379;
 #[must_use]
 pub struct Settings {
     pub(crate) kind: DeploymentKind,
-    pub(crate) name: DeploymentName,
+    /// The name of the deployment for an error, without user and password.
+    pub(crate) name: String,
     pub(crate) login: Login,
     pub(crate) sentinel_login: Login,
     pub(crate) db: u16,
@@ -72,16 +72,6 @@ pub(crate) enum At {
         sentinels: Vec<Address>,
         service: String,
     },
-}
-
-/// The name of the deployment for an error, without user and password.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum DeploymentName {
-    Server(String),
-    /// The sentinels' name of the master.
-    Service(String),
-    Cluster(String),
-    Redlock(String),
 }
 
 /// The policy for a server that started so recently that it may have forgotten locks.
@@ -148,7 +138,7 @@ impl Settings {
     pub(crate) fn of(kind: DeploymentKind) -> Self {
         let many = matches!(kind, DeploymentKind::Redlock(_));
         Self {
-            name: DeploymentName::of(&kind),
+            name: name_of(&kind),
             kind,
             login: Login::default(),
             sentinel_login: Login::default(),
@@ -320,7 +310,17 @@ impl Settings {
     }
 
     fn other_kind(&self) -> Error {
-        Error::invalid(format!("{} is another kind of store: use `connect`", self.name.whom()))
+        Error::invalid(format!("{} is another kind of store: use `connect`", self.whom()))
+    }
+
+    /// Returns whether the URL names a single server, and not a set of them.
+    pub(crate) fn is_one(&self) -> bool {
+        matches!(self.kind, DeploymentKind::One(At::Server(_) | At::Socket(_)))
+    }
+
+    /// Returns the name as the subject of a sentence.
+    pub(crate) fn whom(&self) -> String {
+        if self.is_one() { format!("the server {}", self.name) } else { self.name.clone() }
     }
 
     /// Returns the prefix of the clients' channels.
@@ -336,41 +336,20 @@ impl Settings {
     /// Returns the settings for one of the servers of a `RedLock`, which are otherwise the same.
     pub(crate) fn node(&self, server: &Address) -> Self {
         let kind = DeploymentKind::One(At::Server(server.clone()));
-        Self { name: DeploymentName::of(&kind), kind, ..self.clone() }
+        Self { name: name_of(&kind), kind, ..self.clone() }
     }
 }
 
-impl DeploymentName {
-    fn of(kind: &DeploymentKind) -> Self {
-        match kind {
-            DeploymentKind::One(At::Server(server)) => Self::Server(server.to_string()),
-            DeploymentKind::One(At::Socket(path)) => Self::Server(path.display().to_string()),
-            DeploymentKind::One(At::Sentinels { sentinels, service }) => {
-                Self::Service(format!("`{service}` of the sentinels {}", list(sentinels)))
-            }
-            DeploymentKind::Cluster(servers) => {
-                Self::Cluster(format!("the cluster of {}", list(servers)))
-            }
-            DeploymentKind::Redlock(servers) => Self::Redlock(list(servers)),
+/// Returns the name of the deployment for an error, without user and password.
+fn name_of(kind: &DeploymentKind) -> String {
+    match kind {
+        DeploymentKind::One(At::Server(server)) => server.to_string(),
+        DeploymentKind::One(At::Socket(path)) => path.display().to_string(),
+        DeploymentKind::One(At::Sentinels { sentinels, service }) => {
+            format!("`{service}` of the sentinels {}", list(sentinels))
         }
-    }
-
-    /// Returns whether the URL names a single server, and not a set of them.
-    pub(crate) fn is_one(&self) -> bool {
-        matches!(self, Self::Server(_))
-    }
-
-    /// Returns the name as the subject of a sentence.
-    pub(crate) fn whom(&self) -> String {
-        if self.is_one() { format!("the server {self}") } else { self.to_string() }
-    }
-}
-
-impl fmt::Display for DeploymentName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Self::Server(name) | Self::Service(name) | Self::Cluster(name) | Self::Redlock(name)) =
-            self;
-        name.fmt(f)
+        DeploymentKind::Cluster(servers) => format!("the cluster of {}", list(servers)),
+        DeploymentKind::Redlock(servers) => list(servers),
     }
 }
 

@@ -12,14 +12,15 @@ use tenure_core::{Error, Reason, Result, errors};
 use tenure_kit::tls;
 
 use crate::secret::said;
-use crate::settings::{DeploymentName, Settings};
+use crate::settings::{DeploymentKind, Settings};
 use code::{CLUSTERLESS, NO_DATABASE, NO_NUMBER, UNREADABLE};
 use code::{code, is_refusal, is_silence, is_unknown_host};
 pub(crate) use code::{
     ends_connection, is_about_what_is_kept, is_full, is_strange, over, silence, wants_scripts,
 };
 
-/// The code of a server's refusal, the kind of the error, and its sentence behind the server's name.
+/// The code of a server's refusal, the kind of the error, and its sentence behind the name of the
+/// server.
 const REFUSALS: [(&str, tenure_core::ErrorKind, &str); 13] = [
     ("OOM", Rejected, "has no memory left for new tickets: give it more, or keep less in it"),
     ("NOPERM", Rejected, "does not let this user lock: see the engine's README for the ACL"),
@@ -42,22 +43,23 @@ const IN_CLUSTERS: [&str; 4] = ["CLUSTERDOWN", "TRYAGAIN", "MOVED", "ASK"];
 /// Returns the error for an answer of the server, or for a failed connection to it. The driver's
 /// own error is not kept, because it may contain a password.
 pub(crate) fn error(settings: &Settings, trouble: &RedisError) -> Error {
-    let name = &settings.name;
-    let server = |hint: &str| format!("{} {hint}{}", name.whom(), it_says(settings, trouble));
+    let server = |hint: &str| format!("{} {hint}{}", settings.whom(), it_says(settings, trouble));
     match code(trouble) {
         None => unanswered(settings, trouble),
         Some(UNREADABLE) => errors::unreadable_ticket(),
         Some(NO_NUMBER) => errors::unreadable_number(),
-        Some("NOAUTH") => {
-            Error::rejected(format!("{} wants a password: write {}", name.whom(), login(name)))
-                .with_reason(Reason::LoginRequired)
-        }
-        Some("WRONGPASS") => stranger(name),
+        Some("NOAUTH") => Error::rejected(format!(
+            "{} wants a password: write {}",
+            settings.whom(),
+            login(settings)
+        ))
+        .with_reason(Reason::LoginRequired),
+        Some("WRONGPASS") => stranger(settings),
         Some(NO_DATABASE) => Error::rejected(server(&format!(
             "has no database {db}: name one that is there, as in /0, or raise its setting `databases` above {db}",
             db = settings.db
         ))),
-        Some(code) if name.is_one() && IN_CLUSTERS.contains(&code) => {
+        Some(code) if settings.is_one() && IN_CLUSTERS.contains(&code) => {
             Error::invalid(server("is a part of a cluster: write redis+cluster:// for it"))
         }
         Some(code) => {
@@ -81,17 +83,17 @@ pub(crate) fn answered<T>(settings: &Settings, answer: RedisResult<T>) -> Result
 }
 
 /// Where in a URL a user and a password stand.
-fn login(name: &DeploymentName) -> &'static str {
+fn login(settings: &Settings) -> &'static str {
     // A name is not a message.
-    if name.to_string().starts_with('/') {
+    if settings.name.starts_with('/') {
         "`user=` and `password=` behind the path of the socket"
     } else {
         ":password@ or user:password@ before the host, with %40 for an @ in it"
     }
 }
 
-fn stranger(name: &DeploymentName) -> Error {
-    let (server, login) = (name.whom(), login(name));
+fn stranger(settings: &Settings) -> Error {
+    let (server, login) = (settings.whom(), login(settings));
     Error::rejected(format!("{server} does not know this user and password: correct {login}"))
 }
 
@@ -152,9 +154,9 @@ fn because(settings: &Settings, trouble: &RedisError) -> String {
 
 fn unanswered(settings: &Settings, trouble: &RedisError) -> Error {
     let name = &settings.name;
-    let whom = name.whom();
+    let whom = settings.whom();
     match trouble.kind() {
-        ErrorKind::AuthenticationFailed => stranger(name),
+        ErrorKind::AuthenticationFailed => stranger(settings),
         ErrorKind::RESP3NotSupported => Error::rejected(format!(
             "{whom} does not speak RESP3: Tenure needs Redis 6.2 or later, or Valkey"
         )),
@@ -181,7 +183,7 @@ fn unanswered(settings: &Settings, trouble: &RedisError) -> Error {
 /// Returns the error to report if a certificate ended TLS: a retry does not help.
 fn certificate_error(settings: &Settings, trouble: &RedisError) -> Option<Error> {
     settings.tls.as_ref()?;
-    let server = settings.name.whom();
+    let server = settings.whom();
     if trouble.is_io_error() && trouble.source().is_none() {
         // The driver gives only text: a cluster keeps the text of the errors of its first
         // connections.
@@ -198,7 +200,7 @@ fn unreached(settings: &Settings, trouble: &RedisError) -> Error {
             Error::unavailable(format!("no server listens at {name}: is it running?"))
         }
         _ if is_unknown_host(trouble) => {
-            Error::unavailable(format!("{} {}", name.whom(), not_in_dns(settings, trouble)))
+            Error::unavailable(format!("{} {}", settings.whom(), not_in_dns(settings, trouble)))
         }
         _ => Error::unavailable(format!(
             "the connection to {name} failed{}: is the server running, and does the network let it through?",
@@ -216,7 +218,7 @@ fn not_in_dns(settings: &Settings, trouble: &RedisError) -> String {
 pub(crate) fn late(settings: &Settings) -> Error {
     Error::unavailable(format!(
         "{} did not answer within {:?}: is it stopped, overloaded or cut off? `timeout=TIME` waits longer",
-        settings.name.whom(),
+        settings.whom(),
         settings.timeout
     ))
 }
@@ -236,7 +238,7 @@ pub(crate) fn no_way_in(settings: &Settings, trouble: &RedisError) -> Error {
         return out_of_reach(settings, settings.connect_timeout);
     }
     // The driver gives the reason for a cluster in its text, and its code may be another one's.
-    let is_cluster = matches!(settings.name, DeploymentName::Cluster(_));
+    let is_cluster = matches!(settings.kind, DeploymentKind::Cluster(_));
     if is_cluster || is_refusal(trouble) || !trouble.is_connection_dropped() {
         return error(settings, trouble);
     }
@@ -248,12 +250,12 @@ pub(crate) fn no_way_in(settings: &Settings, trouble: &RedisError) -> Error {
     if let Some(error) = certificate_error(settings, trouble) {
         return error;
     }
-    let whom = settings.name.whom();
+    let whom = settings.whom();
     Error::unavailable(format!("{whom} ended the connection before it answered: {hint}"))
 }
 
 /// An answer that no script of Tenure's gives.
-pub(crate) fn strange(name: &DeploymentName) -> Error {
+pub(crate) fn strange(name: &str) -> Error {
     Error::unavailable(format!(
         "the server {name} gave an answer that Tenure's scripts do not give"
     ))

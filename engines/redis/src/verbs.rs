@@ -83,15 +83,14 @@ impl<'a> TicketCall<'a> {
         Some(Err(refusal))
     }
 
-    /// Reads the answer to a renewal: the place, or none if the ticket is out. `None`: no script
-    /// answers so.
-    pub(crate) fn renewed(&self, answer: &Value) -> Option<Option<Place>> {
-        Some(match answer {
-            Value::Nil => None,
-            Value::Int(number) => Some(alone(*number, self.ticket.ttl)?),
-            Value::Array(parts) => Some(place(parts)?),
-            _ => return None,
-        })
+    /// Reads the place in the answer to a renewal that found the ticket. `None`: no script answers
+    /// so.
+    pub(crate) fn renewed(&self, answer: &Value) -> Option<Place> {
+        match answer {
+            Value::Int(number) => alone(*number, self.ticket.ttl),
+            Value::Array(parts) => place(parts),
+            _ => None,
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! What kind of error the driver reports: its code, and what follows for the connection.
+//! The kind of an error that the driver reports: its code, and whether its connection is usable.
 
 use std::io;
 
