@@ -1,6 +1,6 @@
 //! `cargo metadata`: the crates of this workspace and their dependencies.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::process::{Result, cargo, read};
 
@@ -8,6 +8,7 @@ use crate::process::{Result, cargo, read};
 pub(crate) struct Crate {
     pub name: String,
     pub version: String,
+    /// Without those that only list others, such as `default`.
     pub features: Vec<String>,
     pub rust_version: Option<String>,
     /// Whether a release publishes it.
@@ -40,7 +41,7 @@ fn read_crate(package: &Value) -> Option<Crate> {
     Some(Crate {
         name: word("name")?,
         version: word("version")?,
-        features: package.get("features")?.as_object()?.keys().cloned().collect(),
+        features: features(package.get("features")?.as_object()?),
         rust_version: word("rust_version"),
         // Without a list: all registries. An empty list: none.
         is_published: package
@@ -50,6 +51,13 @@ fn read_crate(package: &Value) -> Option<Crate> {
     })
 }
 
+fn features(all: &Map<String, Value>) -> Vec<String> {
+    let is_feature = |name: &Value| name.as_str().is_some_and(|name| all.contains_key(name));
+    let lists_others = |parts: &Vec<Value>| parts.len() > 1 && parts.iter().all(is_feature);
+    let telling = all.iter().filter(|(_, parts)| !parts.as_array().is_some_and(lists_others));
+    telling.map(|(name, _)| name.clone()).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::parse;
@@ -57,7 +65,7 @@ mod tests {
     #[test]
     fn a_crate_is_read_with_its_features() {
         let text = r#"{"packages": [
-            {"name": "a", "version": "1.2.3", "features": {"x": [], "y": ["x"]}, "rust_version": "1.89"},
+            {"name": "a", "version": "1.2.3", "features": {"x": [], "y": ["x"], "default": ["x", "y"]}, "rust_version": "1.89"},
             {"name": "b", "version": "0.1.0", "features": {}, "rust_version": null, "publish": []}
         ]}"#;
         let crates = parse(text).expect("this is the format of cargo");

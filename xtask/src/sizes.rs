@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use crate::process::Result;
-use crate::tidy::source::Source;
+use crate::tidy::source::{Source, children};
 use crate::tidy::{texts, tracked};
 
 /// The lines of each crate and their sum.
@@ -51,13 +51,6 @@ fn lines_of(texts: &BTreeMap<&str, &str>) -> usize {
             _ => 0,
         })
         .sum()
-}
-
-/// The folder of a file's modules.
-fn children(path: &str) -> &str {
-    let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
-    let is_root = matches!(name, "lib.rs" | "main.rs");
-    if is_root { folder } else { path.strip_suffix(".rs").unwrap_or(path) }
 }
 
 fn is_lua(line: &str) -> bool {

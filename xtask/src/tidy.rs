@@ -4,8 +4,10 @@ mod language;
 mod ledger;
 mod links;
 mod manifests;
+mod modules;
 mod rust;
 pub(crate) mod source;
+mod types;
 mod words;
 
 use std::collections::BTreeSet;
@@ -47,6 +49,9 @@ pub(crate) fn check() -> Result<String> {
     if let Some((path, page)) = texts.iter().find(|(path, _)| *path == ledger::PAGE) {
         print(path, &ledger::check(page, &texts));
     }
+    for (path, found) in types::check(&texts) {
+        print(path, &[found]);
+    }
     for path in missing(&files) {
         print(&path, &[finding(1, "this file is missing: write it")]);
     }
@@ -82,7 +87,9 @@ fn in_text(path: &str, text: &str, files: &BTreeSet<String>) -> Vec<Finding> {
         "rs" => {
             let source = Source::read(text);
             let language = language::in_source(path, &source);
-            [rust::check(path, &source), words::in_source(path, &source), language].concat()
+            let modules = modules::check(path, &source);
+            [rust::check(path, &source), words::in_source(path, &source), language, modules]
+                .concat()
         }
         "md" => {
             let links = links::check(path, text, files);

@@ -9,7 +9,7 @@ use tenure_core::{
 };
 
 use crate::facts;
-use crate::log::row::Row;
+use crate::log::row::LogRow;
 use crate::log::shelf::{BOOKS, book_of};
 use crate::store::FileStore;
 use crate::trouble::{is_removed, without_holder};
@@ -62,7 +62,7 @@ impl Engine for FileStore {
     async fn line(&self, key: &Key) -> Result<Vec<(Ticket, Place)>> {
         let list = |visit: &mut Visit<'_>, key: &Key| {
             line::bury_dead(visit, |at| at == key);
-            Ok(visit.state().rows.get(key).map(Row::list).unwrap_or_default())
+            Ok(visit.state().rows.get(key).map(LogRow::list).unwrap_or_default())
         };
         let line = self.store.at(book_of(key), key, list).await;
         line.map_err(|error| without_holder(error, self.store.context.root.path()))

@@ -34,7 +34,7 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | `sync`, `checksum`, `trouble` | mutexes and wakers, checksums, errors as sentences |
+//! | `checksum`, `trouble` | checksums, errors as sentences |
 //! | `os` | the operating system: directories, locks, deaths, onlookers |
 //! | `log` | a book as a file: header, frames, records, their state, and its rewrite |
 //! | `sessions` | this engine's locked file, and the check whether another's is dead |
@@ -56,7 +56,6 @@ mod os;
 mod sessions;
 mod settings;
 mod store;
-mod sync;
 mod trouble;
 mod url;
 mod verbs;

@@ -14,7 +14,7 @@ use crate::os::file_system;
 use crate::settings::Settings;
 use crate::trouble::refused;
 use crate::visits::mark;
-use crate::visits::store::Store;
+use crate::visits::store::StoreView;
 
 /// The locks of one directory, for the processes of one machine.
 ///
@@ -25,7 +25,7 @@ use crate::visits::store::Store;
 /// it would also keep the parent's locks when that dies. Children started with
 /// [`std::process::Command`] inherit nothing.
 pub struct FileStore {
-    pub(crate) store: Arc<Store>,
+    pub(crate) store: Arc<StoreView>,
 }
 
 impl FileStore {
@@ -58,7 +58,7 @@ impl FileStore {
             refuse_others(&dir)?;
         }
         refuse_used(&dir)?;
-        Ok(Self { store: Store::open(dir)? })
+        Ok(Self { store: StoreView::open(dir)? })
     }
 
     /// Opens the store in this directory if there is one; makes nothing.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use mongodb::bson::doc;
 use serde::Deserialize;
 use tenure_core::{Error, ErrorKind, Result};
-use tenure_mongodb_documents::{DocumentGuard, DocumentLocks, Documents, Queue};
+use tenure_mongodb_documents::{DocumentGuard, DocumentLocks, DocumentQueue, Documents};
 
 /// Time without an event after which a worker ends.
 const IDLE: Duration = Duration::from_secs(10);
@@ -27,7 +27,7 @@ async fn process(event: &DocumentGuard<Event>) -> std::result::Result<(), String
 }
 
 /// Processes one event while it is locked. Returns `false` if there was none.
-async fn one(queue: &Queue<Event>, name: &str) -> Result<bool> {
+async fn one(queue: &DocumentQueue<Event>, name: &str) -> Result<bool> {
     let Some(event) = queue.next_within(IDLE).await? else { return Ok(false) };
     if let Err(why) = event.run(process(&event)).await? {
         eprintln!("{name}: {why}");

@@ -20,10 +20,10 @@ use crate::store::DocumentStore;
 const OPENING_MAX: Duration = Duration::from_secs(1);
 
 /// The notifications of one queue, while a worker listens.
-pub(crate) struct Arrivals(Source);
+pub(crate) struct Arrivals(ArrivalSource);
 
-enum Source {
-    Stream { feed: Feed, ear: Arc<ArrivalHandler> },
+enum ArrivalSource {
+    Stream { feed: Feed, handler: Arc<ArrivalHandler> },
     Memory(watch::Receiver<u64>),
 }
 
@@ -37,29 +37,32 @@ pub(crate) struct Worker {
 impl Arrivals {
     /// Returns the notifications of changes of these fields.
     pub(crate) fn new(store: &DocumentStore, fields: FilterFields) -> Self {
-        let field = store.spots.field.clone();
+        let field = store.locations.field.clone();
         let name = fields.name();
-        let ear = ArrivalHandler {
+        let handler = ArrivalHandler {
             field,
             fields,
             name,
             hears: watch::Sender::default(),
             rings: watch::Sender::new(0),
         };
-        Self(Source::Stream { feed: store.engine.feed().clone(), ear: Arc::new(ear) })
+        Self(ArrivalSource::Stream {
+            feed: store.engine.feed().clone(),
+            handler: Arc::new(handler),
+        })
     }
 
     /// Returns the notifications of another sender.
     pub(crate) fn of(rung: watch::Receiver<u64>) -> Self {
-        Self(Source::Memory(rung))
+        Self(ArrivalSource::Memory(rung))
     }
 
     /// Listens. Returns once notifications are received, or after `OPENING_MAX`.
     pub(crate) async fn listen(&self, host: &dyn Runtime) -> Worker {
         match &self.0 {
-            Source::Stream { feed, ear } => {
-                let listening = feed.listen(ear.clone(), || ear.wants());
-                let (rung, mut hears) = (ear.rings.subscribe(), ear.hears.subscribe());
+            ArrivalSource::Stream { feed, handler } => {
+                let listening = feed.listen(handler.clone(), || handler.wants());
+                let (rung, mut hears) = (handler.rings.subscribe(), handler.hears.subscribe());
                 {
                     let opens = pin!(hears.wait_for(|hears| *hears != Hears::Closed));
                     // If the stream is late, the worker looks now, and again when it opens.
@@ -67,7 +70,9 @@ impl Arrivals {
                 }
                 Worker { rung, hears: Some(hears), _listening: Some(listening) }
             }
-            Source::Memory(rung) => Worker { rung: rung.clone(), hears: None, _listening: None },
+            ArrivalSource::Memory(rung) => {
+                Worker { rung: rung.clone(), hears: None, _listening: None }
+            }
         }
     }
 }

@@ -6,29 +6,29 @@ use mongodb::options::UpdateModifications;
 use tenure_core::{Error, Result};
 use tenure_mongodb::extension::scratch;
 
-use crate::path::{Path, Step};
+use crate::path::{Path, PathStep};
 use crate::request::Update;
 use crate::text;
 use crate::way::{self, with_part};
 
 /// A change as it is sent to the server.
-pub(crate) struct Change {
+pub(crate) struct DocumentChange {
     pub(crate) update: Bson,
     /// The array filters.
     pub(crate) elements: Vec<Document>,
 }
 
 /// The part that is changed, and the number of this write among those of its holder.
-pub(crate) struct Target<'a> {
+pub(crate) struct ChangeTarget<'a> {
     pub(crate) field: &'a str,
     pub(crate) path: &'a Path,
     pub(crate) ticket: &'a str,
     pub(crate) write: i64,
 }
 
-impl Target<'_> {
+impl ChangeTarget<'_> {
     /// Returns the change, with the mark that it was made.
-    pub(crate) fn change(&self, update: Update) -> Result<Change> {
+    pub(crate) fn change(&self, update: Update) -> Result<DocumentChange> {
         let filters = update.array_filters;
         match update.by {
             UpdateModifications::Document(operators) => self.operators(&operators, filters),
@@ -36,7 +36,7 @@ impl Target<'_> {
                 Err(Error::invalid("a pipeline takes no array filters: say them in its stages"))
             }
             UpdateModifications::Pipeline(stages) => {
-                Ok(Change { update: self.pipeline(&stages)?.into(), elements: Vec::new() })
+                Ok(DocumentChange { update: self.pipeline(&stages)?.into(), elements: Vec::new() })
             }
             _ => Err(Error::invalid("an update is a document of operators, or a pipeline")),
         }
@@ -65,7 +65,7 @@ impl Target<'_> {
         Ok(self.around(vec![new]))
     }
 
-    fn operators(&self, update: &Document, filters: Vec<Document>) -> Result<Change> {
+    fn operators(&self, update: &Document, filters: Vec<Document>) -> Result<DocumentChange> {
         let mut operators = Document::new();
         let (before, mut elements) = self.place();
         filters.iter().try_for_each(is_of_the_user)?;
@@ -100,21 +100,25 @@ impl Target<'_> {
             Ok(set) => drop(set.insert(mark, self.write)),
             Err(_) => drop(operators.insert("$set", doc! { mark: self.write })),
         }
-        Ok(Change { update: Bson::Document(operators), elements })
+        Ok(DocumentChange { update: Bson::Document(operators), elements })
     }
 
     /// Returns the change by operators with which the ticket leaves, if no other ticket stands in
     /// the line of the whole document.
-    pub(crate) fn leave_alone(&self, operators: &Document, filters: &[Document]) -> Result<Change> {
+    pub(crate) fn leave_alone(
+        &self,
+        operators: &Document,
+        filters: &[Document],
+    ) -> Result<DocumentChange> {
         let changed = self.operators(operators, filters.to_vec())?;
-        let Change { update: Bson::Document(mut update), .. } = changed else {
+        let DocumentChange { update: Bson::Document(mut update), .. } = changed else {
             return Err(Error::invalid("an update is a document of operators"));
         };
         let of = |name: &str| format!("{}.{name}", self.field);
         if let Ok(set) = update.get_document_mut("$set") {
             set.remove(of("held.$[tenure].w"));
             set.extend(
-                doc! { of("held"): [], of("bell"): "", of("did"): [2_i64], of("by"): self.ticket },
+                doc! { of("held"): [], of("notices"): "", of("did"): [2_i64], of("by"): self.ticket },
             );
         }
         match update.get_document_mut("$inc") {
@@ -122,7 +126,7 @@ impl Target<'_> {
             Err(_) => drop(update.insert("$inc", doc! { of("step"): 1_i64 })),
         }
         // The seat is gone with this, so that no filter has to find it.
-        Ok(Change { update: update.into(), elements: filters.to_vec() })
+        Ok(DocumentChange { update: update.into(), elements: filters.to_vec() })
     }
 
     /// Returns the stages that put the document off: no queue claims it for `millis` milliseconds.
@@ -141,8 +145,8 @@ impl Target<'_> {
         let steps = self.path.steps();
         for (at, step) in steps.iter().enumerate() {
             match step {
-                Step::Field(name) => before.push_str(name),
-                Step::Element(fields) => {
+                PathStep::Field(name) => before.push_str(name),
+                PathStep::Element(fields) => {
                     let element = format!("tenure{at}");
                     before.extend(["$[", &element, "]"]);
                     let mut which: Document = fields
@@ -150,8 +154,8 @@ impl Target<'_> {
                         .map(|(name, value)| (format!("{element}.{name}"), is_exactly(value)))
                         .collect();
                     let rest = steps[at + 1..].iter().filter_map(|step| match step {
-                        Step::Field(name) => Some(format!(".{name}")),
-                        Step::Element(_) => None,
+                        PathStep::Field(name) => Some(format!(".{name}")),
+                        PathStep::Element(_) => None,
                     });
                     let rest: String = rest.collect();
                     which.insert(format!("{element}{rest}.{}.held.id", self.field), self.ticket);
@@ -272,7 +276,7 @@ impl Target<'_> {
     /// Returns the fields by which the path finds the part in its array.
     fn finds_by(&self) -> impl Iterator<Item = (&String, &Bson)> {
         let last = match self.path.steps().last() {
-            Some(Step::Element(fields)) => Some(fields),
+            Some(PathStep::Element(fields)) => Some(fields),
             _ => None,
         };
         last.into_iter().flatten()

@@ -4,16 +4,15 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mongodb::bson::{Bson, Document, RawArrayBuf, bson, cstr, doc, rawdoc};
+use mongodb::bson::{Bson, Document, bson, cstr, doc, rawdoc};
 use tenure_core::{Error, Place, Result, Ticket};
-use tenure_mongodb::extension::{
-    Reads, has_empty_line, has_readable_line, is_about_one, millis, number, raw, whole,
-};
+use tenure_mongodb::extension::{Reads, is_about_one, millis, number, raw, takes_tickets, whole};
 
 use crate::locations::{Claiming, NOT_BEFORE};
 use crate::name::Named;
 use crate::passed_over::UNFIT_REST;
 use crate::store::DocumentStore;
+use crate::write::raw_array;
 
 /// Maximum documents that one claim passes over. If more cannot be locked, the call fails, so that
 /// an operator notices.
@@ -53,7 +52,7 @@ impl DocumentStore {
         }
         let claimed = self.claim_any(ticket, claiming, &reads).await;
         if claimed.as_ref().is_err_and(Error::is_retryable) {
-            self.spots.doubt(ticket.id, claiming);
+            self.locations.doubt(ticket.id, claiming);
         }
         claimed
     }
@@ -61,21 +60,21 @@ impl DocumentStore {
     /// Returns whether the ticket has claimed a document. If its claim was not answered, this looks
     /// for the ticket in all documents that match.
     pub(crate) async fn has_claimed(&self, ticket: &Ticket) -> Result<bool> {
-        let documents = &self.spots;
+        let documents = &self.locations;
         if documents.claimed_by(ticket.id).is_some() {
             return Ok(true);
         }
         let Some(claiming) = documents.doubtful_claim(ticket.id) else { return Ok(false) };
         let held = doc! { format!("{}.held.id", documents.field): ticket.id.to_string() };
         let query = doc! { "$and": [claiming.filter.clone(), held] };
-        let answer = self.calls.write(self.touch(&query)).await?;
+        let answer = self.commands.write(self.touch(&query)).await?;
         let found = answer.get_document("value").ok().and_then(|found| found.get("_id"));
         let Some(id) = found else { return Ok(false) };
         let Ok(key) = Named::whole(id.clone()).key() else {
             self.give_back(ticket, id).await?;
             return Ok(false);
         };
-        documents.claim(ticket.id, &self.spots.of_key(&key)?);
+        documents.claim(ticket.id, &self.locations.of_key(&key)?);
         Ok(true)
     }
 
@@ -86,7 +85,7 @@ impl DocumentStore {
         claiming: &Claiming,
         reads: &Reads,
     ) -> Result<Option<Place>> {
-        let documents = &self.spots;
+        let documents = &self.locations;
         let (mut unfit, began) = (0, Instant::now());
         loop {
             let (id, why) = match self.claim_one(ticket, claiming, reads).await? {
@@ -94,10 +93,10 @@ impl DocumentStore {
                 Claimed::Nothing => return Ok(None),
                 Claimed::Unfit(id, why) => (id, why),
             };
-            tracing::warn!(%why, "queues pass over the document {id} of {} for {UNFIT_REST:?}, because it cannot be locked", self.calls.collection);
+            tracing::warn!(%why, "queues pass over the document {id} of {} for {UNFIT_REST:?}, because it cannot be locked", self.commands.collection);
             documents.passed_over.add(id);
             unfit += 1;
-            if unfit == UNFIT_MAX || began.elapsed() > self.calls.timeout {
+            if unfit == UNFIT_MAX || began.elapsed() > self.commands.timeout {
                 return Err(why);
             }
         }
@@ -109,7 +108,7 @@ impl DocumentStore {
         claiming: &Claiming,
         reads: &Reads,
     ) -> Result<Claimed> {
-        let passed_over = &self.spots.passed_over;
+        let passed_over = &self.locations.passed_over;
         let is_indexed = claiming.put_off.is_indexed.get_or_try_init(|| self.has_index()).await?;
         let order: &[Which] = match (is_indexed, claiming.put_off.is_due()) {
             (false, _) => &[Which::Any],
@@ -132,19 +131,18 @@ impl DocumentStore {
     /// Returns whether an index has `not_before`. If the user may not list indexes, it returns
     /// `false`.
     async fn has_index(&self) -> Result<bool> {
-        let name = format!("{}.{NOT_BEFORE}", self.spots.field);
+        let name = format!("{}.{NOT_BEFORE}", self.locations.field);
         let command = rawdoc! {
-            "listIndexes": self.calls.collection.as_str(),
-            "maxTimeMS": self.calls.server_ms(),
+            "listIndexes": self.commands.collection.as_str(),
+            "maxTimeMS": self.commands.server_ms(),
         };
-        let answer = match self.calls.ask(&self.calls.database, command).await {
+        let indexes = match self.commands.list(command).await {
             Err(error) if !error.is_retryable() => return Ok(false),
-            answer => answer?,
+            indexes => indexes?,
         };
-        let indexes = batch(&answer)?.iter().filter_map(Bson::as_document);
-        Ok(indexes
-            .filter_map(|index| index.get_document("key").ok())
-            .any(|key| key.contains_key(&name)))
+        let has =
+            |index: &Document| index.get_document("key").is_ok_and(|key| key.contains_key(&name));
+        Ok(indexes.iter().any(has))
     }
 
     /// Locks the first document that matches all filters. The server may refuse without naming the
@@ -157,7 +155,7 @@ impl DocumentStore {
         which: Which,
         reads: &Reads,
     ) -> Result<Claimed> {
-        let field = &self.spots.field;
+        let field = &self.locations.field;
         filters.extend(which.free(field));
         let query = doc! { "$and": filters };
         for _ in 0..RACES_MAX {
@@ -185,17 +183,17 @@ impl DocumentStore {
     /// Returns the `_id` of the first document that matches a filter.
     async fn first(&self, query: &Document, order: Option<&Document>) -> Result<Option<Bson>> {
         let mut command = rawdoc! {
-            "find": self.calls.collection.as_str(),
+            "find": self.commands.collection.as_str(),
             "filter": raw(query),
             "projection": { "_id": 1 },
             "limit": 1,
-            "maxTimeMS": self.calls.server_ms(),
+            "maxTimeMS": self.commands.server_ms(),
         };
         if let Some(order) = order {
             command.append(cstr!("sort"), raw(order));
         }
-        let answer = self.calls.ask(&self.calls.database, command).await?;
-        Ok(first_of(&answer)?.and_then(|found| found.get("_id").cloned()))
+        let found = self.commands.list(command).await?;
+        Ok(found.into_iter().next().and_then(|mut found| found.remove("_id")))
     }
 
     async fn send_claim(
@@ -206,12 +204,12 @@ impl DocumentStore {
         reads: &Reads,
     ) -> Result<Claimed> {
         let mut put_off = Document::new();
-        put_off.insert(format!("{}.{NOT_BEFORE}", self.spots.field), "$$REMOVE");
-        let (any, last) = (self.spots.any(&ticket.key, query), raw(&doc! { "$set": put_off }));
+        put_off.insert(format!("{}.{NOT_BEFORE}", self.locations.field), "$$REMOVE");
+        let (any, last) = (self.locations.any(&ticket.key, query), raw(&doc! { "$set": put_off }));
         let order = claiming.order.as_ref();
         let joined = self.engine.join_any(&any, ticket, last, order, reads).await?;
         let Some((place, mut document)) = joined else { return Ok(Claimed::Nothing) };
-        let id = document.get("_id").cloned().ok_or_else(|| self.calls.strange())?;
+        let id = document.get("_id").cloned().ok_or_else(|| self.commands.strange())?;
         if matches!(reads, Reads::Fields(names) if !names.iter().any(|name| name == "_id")) {
             document.remove("_id");
         }
@@ -222,22 +220,22 @@ impl DocumentStore {
                 return Ok(Claimed::Unfit(id, unnamed));
             }
         };
-        let spot = self.spots.of_key(&key)?;
-        self.spots.claim(ticket.id, &spot);
-        self.engine.has_joined(&spot, ticket, &place);
+        let location = self.locations.of_key(&key)?;
+        self.locations.claim(ticket.id, &location);
+        self.engine.has_joined(&location, ticket, &place);
         if *reads != Reads::Nothing {
-            self.spots.tray.put(ticket.id, document);
+            self.locations.read_results.put(ticket.id, document);
         }
         Ok(Claimed::Yes(place))
     }
 
     /// Empties the line of a document that no lock can name: no other ticket can have joined it.
     async fn give_back(&self, ticket: &Ticket, id: &Bson) -> Result<()> {
-        let field = &self.spots.field;
+        let field = &self.locations.field;
         let mut query = doc! { "_id": { "$eq": id } };
         query.insert(format!("{field}.held.id"), ticket.id.to_string());
         let empty = doc! { "$set": { format!("{field}.held"): [] }, "$inc": { format!("{field}.step"): 1_i64 } };
-        self.calls.write(self.change_by(&query, &empty)).await.map(drop)
+        self.commands.write(self.change_by(&query, &empty)).await.map(drop)
     }
 
     /// Returns the time until a matching document may be free without a release: the lease of its
@@ -248,49 +246,32 @@ impl DocumentStore {
         filter: Document,
         within: Duration,
     ) -> Result<Option<Duration>> {
-        let documents = &self.spots;
+        let documents = &self.locations;
         let field = &documents.field;
         let mut filters = documents.passed_over.left_out(&filter);
         let then = bson!({ "$add": [{ "$toLong": "$$NOW" }, millis(within)] });
         filters.push(is_put_off_until(field, &then));
         filters.push(doc! { "$expr": readable(field) });
-        let pipeline = [
+        let first = doc! { "$min": { "$subtract": [due(field), now(field)] } };
+        let stages = [
             doc! { "$match": { "$and": filters } },
-            doc! { "$group": { "_id": null, "due": { "$min": { "$subtract": [due(field), now(field)] } } } },
+            doc! { "$group": { "_id": null, "due": first } },
         ];
-        let mut stages = RawArrayBuf::new();
-        for stage in &pipeline {
-            stages.push(raw(stage));
-        }
-        let command = rawdoc! {
-            "aggregate": self.calls.collection.as_str(),
-            "pipeline": stages,
-            "cursor": {},
-            "maxTimeMS": self.calls.server_ms(),
-        };
-        let answer = self.calls.ask(&self.calls.database, command).await?;
-        let due = first_of(&answer)?.and_then(|first| whole(first, "due"));
+        let found = self.commands.aggregate(raw_array(&stages)).await?;
+        let due = found.first().and_then(|first| whole(first, "due"));
         Ok(due.map(|due| Duration::from_millis(u64::try_from(due).unwrap_or(0))))
     }
 }
 
 impl Which {
-    /// Returns the filters for a line that is empty, or whose leases have all ended. The first case
-    /// needs no slow expression.
+    /// Returns the filters for a line that is empty, or whose leases have all ended.
     fn free(self, field: &str) -> Vec<Document> {
         let not_before = format!("{field}.{NOT_BEFORE}");
         let is_over = bson!({ "$lte": [due(field), now(field)] });
         let is_free = doc! { "$expr": { "$and": [is_over, readable(field)] } };
-        let empty = || has_empty_line(field);
         match self {
-            Self::Any => {
-                let mut never = empty();
-                never.insert(not_before, doc! { "$exists": false });
-                vec![doc! { "$or": [never, is_free] }]
-            }
-            Self::Fresh => {
-                vec![doc! { not_before: Bson::Null }, doc! { "$or": [empty(), is_free] }]
-            }
+            Self::Any => vec![is_free],
+            Self::Fresh => vec![doc! { not_before: Bson::Null }, is_free],
             Self::PutOff => {
                 let until = is_put_off_until(field, &bson!({ "$toLong": "$$NOW" }));
                 vec![doc! { not_before: { "$gt": 0_i64 } }, until, is_free]
@@ -305,21 +286,11 @@ fn is_put_off_until(field: &str, then: &Bson) -> Document {
     doc! { "$expr": { "$lte": [format!("${field}.{NOT_BEFORE}"), then.clone()] } }
 }
 
-/// Returns the first documents in the answer to a query.
-fn batch(answer: &Document) -> Result<&Vec<Bson>> {
-    let batch = answer.get_document("cursor").and_then(|cursor| cursor.get_array("firstBatch"));
-    batch.map_err(|_| Error::rejected("a query was answered without a batch"))
-}
-
-fn first_of(answer: &Document) -> Result<Option<&Document>> {
-    Ok(batch(answer)?.first().and_then(Bson::as_document))
-}
-
 /// Returns the condition that the line and `not_before` can be read: otherwise the document may be
 /// held or put off.
 fn readable(field: &str) -> Bson {
     let then = format!("${field}.{NOT_BEFORE}");
-    bson!({ "$and": [has_readable_line(field), number(&then)] })
+    bson!({ "$and": [takes_tickets(field), number(&then)] })
 }
 
 /// Returns the time at which a document is free: all leases have ended, and it is not put off. Zero

@@ -149,12 +149,12 @@ impl<T, G: Hold> DocumentGuard<T, G> {
 
 impl<T: DeserializeOwned, G: Hold> DocumentGuard<T, G> {
     pub(crate) async fn open(
-        shelf: Arc<CollectionLocks>,
+        collection: Arc<CollectionLocks>,
         named: Named,
         guard: G,
         around: Arc<Around>,
     ) -> Result<Self> {
-        let holder = Holder::new(shelf, named, guard.hold(), around);
+        let holder = Holder::new(collection, named, guard.hold(), around);
         let document = holder.first().await?;
         Ok(Self { document, guard, holder })
     }
@@ -259,7 +259,7 @@ impl<T> DocumentGuard<T> {
     /// The same as [`open`](Self::open). A document that cannot be read as its type is put off for
     /// this time: it would be the first again.
     pub(crate) async fn open_or_put_off(
-        shelf: Arc<CollectionLocks>,
+        collection: Arc<CollectionLocks>,
         named: Named,
         guard: WriteGuard,
         time: Duration,
@@ -267,7 +267,7 @@ impl<T> DocumentGuard<T> {
     where
         T: DeserializeOwned,
     {
-        let holder = Holder::new(shelf, named, guard.hold(), Arc::default());
+        let holder = Holder::new(collection, named, guard.hold(), Arc::default());
         match holder.first().await {
             Ok(document) => Ok(Self { document, guard, holder }),
             Err(error) => {

@@ -46,7 +46,7 @@ impl Around {
 }
 
 pub(crate) struct Holder {
-    shelf: Arc<CollectionLocks>,
+    collection: Arc<CollectionLocks>,
     /// The lease of the lock itself.
     own: LeaseHandle,
     holding: Holding,
@@ -59,14 +59,14 @@ pub(crate) struct Holder {
 
 impl Holder {
     pub(crate) fn new(
-        shelf: Arc<CollectionLocks>,
+        collection: Arc<CollectionLocks>,
         named: Named,
         own: LeaseHandle,
         around: Arc<Around>,
     ) -> Self {
         let ids = around.of(&named).map(|(outer, handle)| (outer.clone(), handle.id())).collect();
         let holding = Holding { named, id: own.id(), around: ids };
-        Self { shelf, own, holding, around, writes: Mutex::default() }
+        Self { collection, own, holding, around, writes: Mutex::default() }
     }
 
     pub(crate) fn own(&self) -> &LeaseHandle {
@@ -79,7 +79,7 @@ impl Holder {
 
     /// Returns the document that was read with the lock. A ticket that had to wait reads it now.
     pub(crate) async fn first<T: DeserializeOwned>(&self) -> Result<T> {
-        match self.shelf.home.was_read(self.own.id()) {
+        match self.collection.backend.was_read(self.own.id()) {
             Some(document) => self.typed(document),
             None => self.read().await,
         }
@@ -87,8 +87,8 @@ impl Holder {
 
     pub(crate) async fn read<T: DeserializeOwned>(&self) -> Result<T> {
         self.check()?;
-        let (holding, reads) = (self.holding.clone(), self.shelf.settings.reads.clone());
-        let found = self.shelf.home.read(holding, reads).await?;
+        let (holding, reads) = (self.holding.clone(), self.collection.settings.reads.clone());
+        let found = self.collection.backend.read(holding, reads).await?;
         match found {
             Some(document) => self.typed(document),
             None => Err(self.refused().await),
@@ -96,7 +96,7 @@ impl Holder {
     }
 
     fn typed<T: DeserializeOwned>(&self, document: Document) -> Result<T> {
-        read(document, &self.holding.named.id, &self.shelf.settings.field)
+        read(document, &self.holding.named.id, &self.collection.settings.field)
     }
 
     /// Returns the lock and all locks around it.
@@ -153,8 +153,8 @@ impl Holder {
 
     /// Runs an act under the lock, within the time of one answer.
     pub(crate) async fn act(&self, act: Act) -> Result<()> {
-        let within = self.shelf.locks.guarantees().answers_within;
-        let late = self.shelf.home.host().sleep(within);
+        let within = self.collection.locks.guarantees().answers_within;
+        let late = self.collection.backend.host().sleep(within);
         match select(pin!(self.act_in_turn(act)), late).await {
             Either::Left((outcome, _)) => outcome,
             Either::Right(_) => Err(Error::unavailable(format!(
@@ -168,7 +168,7 @@ impl Holder {
         let mut writes = self.writes.lock().await;
         self.check()?;
         *writes += 1;
-        match self.shelf.home.act(self.holding.clone(), *writes, act).await? {
+        match self.collection.backend.act(self.holding.clone(), *writes, act).await? {
             Done::Yes => Ok(()),
             Done::No => Err(self.refused().await),
         }

@@ -27,14 +27,15 @@
 //! to the document.
 
 mod arrivals;
+mod backend;
 mod change;
 mod claim;
 mod collection_locks;
 mod filter;
 mod guard;
-mod hearing;
 mod holder;
-mod home;
+mod letters;
+
 mod locations;
 mod lock;
 mod memory;
@@ -60,6 +61,6 @@ pub use lock::{DocumentLock, DocumentLocks};
 pub use memory::MemoryDocuments;
 pub use parts::DocumentParts;
 pub use path::Path;
-pub use queue::{Job, Queue};
+pub use queue::{ClaimedDocument, DocumentQueue};
 pub use request::Update;
 pub use settings::{Documents, FIELD_DEFAULT};

@@ -1,4 +1,4 @@
-//! Spots: the places of a collection's lines in the program's documents.
+//! Locations: the places of a collection's lines in the program's documents.
 
 use std::collections::HashMap;
 use std::sync::{Arc, MutexGuard, OnceLock};
@@ -25,7 +25,7 @@ pub(crate) const NOT_BEFORE: &str = "not_before";
 pub(crate) const NO_NUMBERS: &str = "locks on documents cannot keep sequences and counts, which need records of their own: take named locks for them";
 /// Why the documents that are locked cannot be listed.
 pub(crate) const NO_LIST: &str = "locks on documents cannot list what is locked, which would read the whole collection: ask for one document, or take named locks";
-/// Maximum cached kits of parts.
+/// Maximum cached pipelines of parts.
 const WAYS_MAX: usize = 256;
 /// Maximum unanswered claims whose filters are kept. A document that a further one may have claimed
 /// is free when its ttl ends.
@@ -55,7 +55,7 @@ pub(crate) struct Locations {
     /// Documents that cannot be locked, by their `_id`, and when queues try them again.
     pub(crate) passed_over: PassedOver,
     /// The documents that tickets read when they were served.
-    pub(crate) tray: ReadResults,
+    pub(crate) read_results: ReadResults,
 }
 
 /// Which documents are claimed, and in which order.
@@ -83,7 +83,7 @@ impl Locations {
             doubtful: Mutex::default(),
             queues: Mutex::default(),
             passed_over: PassedOver::default(),
-            tray: ReadResults::default(),
+            read_results: ReadResults::default(),
         }
     }
 
@@ -100,18 +100,18 @@ impl Locations {
         let named = Named::of(key)?;
         let (record, filter) = (named.record(), named.filter());
         if named.path.is_whole() {
-            let kit = self.whole.clone();
-            let spot = Location::document(key.to_string(), record, &filter, kit);
-            return Ok(Arc::new(spot.filled(self.filling.clone(), &scratch(&self.field))));
+            let pipelines = self.whole.clone();
+            let location = Location::document(key.to_string(), record, &filter, pipelines);
+            return Ok(Arc::new(location.filled(self.filling.clone(), &scratch(&self.field))));
         }
-        let kit = self.part(&named.path)?;
-        Ok(Arc::new(Location::document(key.to_string(), record, &filter, kit)))
+        let pipelines = self.part(&named.path)?;
+        Ok(Arc::new(Location::document(key.to_string(), record, &filter, pipelines)))
     }
 
     /// Forgets a ticket that has left.
     pub(crate) fn forget(&self, id: TicketId) {
         self.claimed().remove(&id);
-        self.tray.take(id);
+        self.read_results.take(id);
     }
 
     /// Returns the place of any whole document that this filter finds, for a claim.
@@ -120,9 +120,9 @@ impl Locations {
     }
 
     /// Notes that the ticket has claimed this document.
-    pub(crate) fn claim(&self, id: TicketId, spot: &Arc<Location>) {
+    pub(crate) fn claim(&self, id: TicketId, location: &Arc<Location>) {
         self.doubtful().remove(&id);
-        self.claimed().insert(id, spot.clone());
+        self.claimed().insert(id, location.clone());
     }
 
     /// Returns the document that the ticket has claimed.
@@ -211,19 +211,19 @@ impl Locations {
 
     fn part(&self, path: &Path) -> Result<Arc<CompiledPipelines>> {
         let name = path.to_string();
-        if let Some(kit) = self.parts().get(&name) {
-            return Ok(kit.clone());
+        if let Some(pipelines) = self.parts().get(&name) {
+            return Ok(pipelines.clone());
         }
         path.check(&self.field)?;
-        let lens = FieldPrefix::part(&self.field, way(&self.field, path));
-        let steps = self.steps.get_or_init(|| Arc::new(Steps::new(&lens)));
-        let kit = Arc::new(CompiledPipelines::with_steps(&lens, steps.clone()));
+        let prefix = FieldPrefix::part(&self.field, way(&self.field, path));
+        let steps = self.steps.get_or_init(|| Arc::new(Steps::new(&prefix)));
+        let pipelines = Arc::new(CompiledPipelines::with_steps(&prefix, steps.clone()));
         let mut parts = self.parts();
         if parts.len() >= WAYS_MAX {
             parts.clear();
         }
-        parts.insert(name, kit.clone());
-        Ok(kit)
+        parts.insert(name, pipelines.clone());
+        Ok(pipelines)
     }
 
     fn parts(&self) -> MutexGuard<'_, HashMap<String, Arc<CompiledPipelines>>> {

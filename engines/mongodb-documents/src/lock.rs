@@ -23,23 +23,23 @@ use crate::path::Path;
 /// Made by [`Documents::over`](super::Documents::over) and
 /// [`Documents::connect`](super::Documents::connect).
 pub struct DocumentLocks<T> {
-    shelf: Arc<CollectionLocks>,
+    collection: Arc<CollectionLocks>,
     of: PhantomData<fn() -> T>,
 }
 
 impl<T> Clone for DocumentLocks<T> {
     fn clone(&self) -> Self {
-        Self::new(self.shelf.clone())
+        Self::new(self.collection.clone())
     }
 }
 
 impl<T> DocumentLocks<T> {
-    pub(crate) fn new(shelf: Arc<CollectionLocks>) -> Self {
-        Self { shelf, of: PhantomData }
+    pub(crate) fn new(collection: Arc<CollectionLocks>) -> Self {
+        Self { collection, of: PhantomData }
     }
 
-    pub(crate) fn shelf(&self) -> &Arc<CollectionLocks> {
-        &self.shelf
+    pub(crate) fn collection(&self) -> &Arc<CollectionLocks> {
+        &self.collection
     }
 
     /// Returns the lock on the document with this `_id`.
@@ -48,7 +48,7 @@ impl<T> DocumentLocks<T> {
     /// of these. As text it has at most 1,024 bytes. The lock of any other `_id` returns
     /// [`Invalid`](tenure_core::ErrorKind::Invalid).
     pub fn document(&self, id: impl Into<Bson>) -> DocumentLock<T> {
-        DocumentLock::new(&self.shelf, Named::whole(id.into()))
+        DocumentLock::new(&self.collection, Named::whole(id.into()))
     }
 
     /// Returns the lock on a part of the document with this `_id`. `P` is the type of the part.
@@ -68,33 +68,35 @@ impl<T> DocumentLocks<T> {
     /// # }
     /// ```
     pub fn part<P>(&self, id: impl Into<Bson>, path: Path) -> DocumentLock<P> {
-        DocumentLock::new(&self.shelf, Named { path, ..Named::whole(id.into()) })
+        DocumentLock::new(&self.collection, Named { path, ..Named::whole(id.into()) })
     }
 
     /// Returns what the connected servers promise.
     pub fn guarantees(&self) -> &Guarantees {
-        self.shelf.locks.guarantees()
+        self.collection.locks.guarantees()
     }
 
     /// Returns the same locks in the form of any other store: for [`Locks::with_owner`], elections
     /// and onlookers. A document is named by its lock's [key](DocumentLock::key).
     pub fn locks(&self) -> &Locks {
-        &self.shelf.locks
+        &self.collection.locks
     }
 
     /// Closes the locks for good, and waits until dropped locks are released.
     ///
-    /// Guards that are still held are lost. Calls that wait return
+    /// Guards that are still held are lost. CommandSender that wait return
     /// [`Invalid`](tenure_core::ErrorKind::Invalid) with the reason
     /// [`Closed`](tenure_core::Reason::Closed). See [`Locks::close`].
     pub async fn close(&self) {
-        self.shelf.locks.close().await;
+        self.collection.locks.close().await;
     }
 }
 
 impl<T> fmt::Debug for DocumentLocks<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DocumentLocks").field("locks", &self.shelf.locks).finish_non_exhaustive()
+        f.debug_struct("DocumentLocks")
+            .field("locks", &self.collection.locks)
+            .finish_non_exhaustive()
     }
 }
 
@@ -114,7 +116,7 @@ impl<T> fmt::Debug for DocumentLocks<T> {
 /// ```
 #[must_use = "a lock locks nothing until it is asked to"]
 pub struct DocumentLock<T> {
-    pub(crate) shelf: Arc<CollectionLocks>,
+    pub(crate) collection: Arc<CollectionLocks>,
     pub(crate) named: Result<Named>,
     pub(crate) lock: RwLock,
     /// Locks that are taken around the part for reading, from the outermost, with
@@ -128,7 +130,14 @@ impl<T> Clone for DocumentLock<T> {
     fn clone(&self) -> Self {
         let (named, lock, around) = (self.named.clone(), self.lock.clone(), self.around.clone());
         let has_terms = self.has_terms;
-        Self { shelf: self.shelf.clone(), named, lock, around, has_terms, of: PhantomData }
+        Self {
+            collection: self.collection.clone(),
+            named,
+            lock,
+            around,
+            has_terms,
+            of: PhantomData,
+        }
     }
 }
 
@@ -147,18 +156,22 @@ macro_rules! terms {
 }
 
 impl<T> DocumentLock<T> {
-    fn new(shelf: &Arc<CollectionLocks>, named: Named) -> Self {
-        let (shelf, field) = (shelf.clone(), &shelf.settings.field);
+    fn new(collection: &Arc<CollectionLocks>, named: Named) -> Self {
+        let (collection, field) = (collection.clone(), &collection.settings.field);
         let named = named.path.check(field).and_then(|()| named.key()).map(|_| named);
         let lock = |named: &Named| {
-            shelf.locks.rwlock(named.key().map_or_else(|_| String::new(), |key| key.to_string()))
+            collection
+                .locks
+                .rwlock(named.key().map_or_else(|_| String::new(), |key| key.to_string()))
         };
         let name = named.as_ref().ok();
-        let around =
-            name.filter(|_| shelf.settings.hierarchical).map(Named::around).unwrap_or_default();
+        let around = name
+            .filter(|_| collection.settings.hierarchical)
+            .map(Named::around)
+            .unwrap_or_default();
         let around = around.into_iter().map(|named| (named.clone(), lock(&named))).collect();
-        let lock = name.map_or_else(|| shelf.locks.rwlock(""), lock);
-        Self { shelf, named, lock, around, has_terms: false, of: PhantomData }
+        let lock = name.map_or_else(|| collection.locks.rwlock(""), lock);
+        Self { collection, named, lock, around, has_terms: false, of: PhantomData }
     }
 
     terms! {
@@ -185,7 +198,7 @@ impl<T> DocumentLock<T> {
             return Self { named: Err(error), ..self };
         }
         match self.named.clone().and_then(|named| named.routed(shard_key)) {
-            Ok(named) => Self::new(&self.shelf, named),
+            Ok(named) => Self::new(&self.collection, named),
             Err(error) => Self { named: Err(error), ..self },
         }
     }
@@ -205,7 +218,7 @@ impl<T> DocumentLock<T> {
     ///
     /// See [`ErrorKind`](tenure_core::ErrorKind).
     pub async fn line(&self) -> Result<Vec<LineEntry>> {
-        self.shelf.locks.line(self.key()?).await
+        self.collection.locks.line(self.key()?).await
     }
 
     /// Breaks a ticket of any client. See [`Locks::break_ticket`].
@@ -214,7 +227,7 @@ impl<T> DocumentLock<T> {
     ///
     /// See [`ErrorKind`](tenure_core::ErrorKind).
     pub async fn break_ticket(&self, id: TicketId) -> Result<LeaveOutcome> {
-        self.shelf.locks.break_ticket(self.key()?, id).await
+        self.collection.locks.break_ticket(self.key()?, id).await
     }
 
     /// Takes the locks around the part for reading. Returns `None` if the time is over before.
@@ -298,14 +311,14 @@ impl<T: DeserializeOwned> DocumentLock<T> {
         let named = self.named.clone()?;
         let Some(around) = self.around(until).await? else { return Ok(None) };
         let Some(guard) = until.write(&self.lock).await? else { return Ok(None) };
-        DocumentGuard::open(self.shelf.clone(), named, guard, around).await.map(Some)
+        DocumentGuard::open(self.collection.clone(), named, guard, around).await.map(Some)
     }
 
     async fn reading(&self, until: Until) -> Result<Option<DocumentReader<T>>> {
         let named = self.named.clone()?;
         let Some(around) = self.around(until).await? else { return Ok(None) };
         let Some(guard) = until.read(&self.lock).await? else { return Ok(None) };
-        DocumentReader::open(self.shelf.clone(), named, guard, around).await.map(Some)
+        DocumentReader::open(self.collection.clone(), named, guard, around).await.map(Some)
     }
 }
 

@@ -21,7 +21,7 @@ use tenure_core::{
 use tenure_mongodb::extension::{Reads, other_id};
 use tokio::sync::watch;
 
-use crate::change::Target;
+use crate::change::ChangeTarget;
 use crate::collection_locks::CollectionLocks;
 use crate::locations::{Claiming, NO_LIST, NO_NUMBERS};
 use crate::lock::DocumentLocks;
@@ -55,19 +55,19 @@ const LOOK_PAUSE: Duration = Duration::from_millis(20);
 /// # Ok::<(), tenure_core::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Default)]
-pub struct MemoryDocuments(Arc<Shared>);
+pub struct MemoryDocuments(Arc<InMemoryCollection>);
 
-/// State that all clients of a collection share.
+/// InMemoryState that all clients of a collection share.
 #[derive(Default)]
-struct Shared {
+struct InMemoryCollection {
     lines: Memory,
-    state: Mutex<State>,
+    state: Mutex<InMemoryState>,
     /// Changes when a document comes in, is changed or is released.
     changes: watch::Sender<u64>,
 }
 
 #[derive(Default)]
-struct State {
+struct InMemoryState {
     /// The documents, by the comparable text of their `_id`.
     documents: BTreeMap<String, Document>,
     /// The filters of the queues: a ticket that joins the line of such a key claims a document.
@@ -143,7 +143,7 @@ impl MemoryDocuments {
         let mut new = match act {
             Act::Replace(new) => new,
             Act::Update(update) | Act::Leave(update) => {
-                Target { field: FIELD_DEFAULT, path, ticket: "", write: 0 }
+                ChangeTarget { field: FIELD_DEFAULT, path, ticket: "", write: 0 }
                     .change(update.clone())?;
                 let (UpdateModifications::Document(operators), []) =
                     (&update.by, &*update.array_filters)
@@ -193,7 +193,11 @@ impl MemoryDocuments {
     }
 
     /// Returns the document, if this ticket holds it.
-    fn held<'a>(&self, state: &'a mut State, holding: &Holding) -> Option<&'a mut Document> {
+    fn held<'a>(
+        &self,
+        state: &'a mut InMemoryState,
+        holding: &Holding,
+    ) -> Option<&'a mut Document> {
         let line = at_once(self.0.lines.line(&line_of(&holding.named).ok()?)).ok()?;
         let is_held = line
             .iter()
@@ -205,7 +209,7 @@ impl MemoryDocuments {
         self.0.changes.send_modify(|changes| *changes += 1);
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, InMemoryState> {
         self.0.state.lock()
     }
 }
@@ -234,7 +238,7 @@ impl MemoryView {
     }
 
     /// Claims the first document that matches and is not held.
-    fn claim(&self, state: &mut State, ticket: &Ticket) -> Result<Option<Place>> {
+    fn claim(&self, state: &mut InMemoryState, ticket: &Ticket) -> Result<Option<Place>> {
         let claiming = &state.queues[&ticket.key];
         if claiming.order.is_some() {
             return Err(refused("`order`"));

@@ -5,7 +5,7 @@ use mongodb::bson::{Bson, Document, bson, doc};
 use tenure_core::{Error, KEY_BYTES_MAX, Key, Result};
 
 use crate::path::Path;
-use crate::text::{self, Reader};
+use crate::text::{self, TextReader};
 
 /// The name of a locked document, or of a part of it.
 #[derive(Clone, Debug, PartialEq)]
@@ -88,7 +88,7 @@ impl Named {
     }
 
     fn read(key: &str) -> Option<Self> {
-        let mut reader = Reader { rest: key };
+        let mut reader = TextReader { rest: key };
         let id = reader.value()?;
         let route = match reader.take("@") {
             Some(()) => reader.value()?.as_document()?.clone(),

@@ -29,9 +29,10 @@ impl Documents {
         let namespace = collection.namespace();
         let settings = Settings::new().database(namespace.db)?.collection(namespace.coll)?;
         let settings = self.spoken(settings);
-        let (client, home, documents) =
+        let (client, runtime, documents) =
             (collection.client().clone(), Handle::current(), self.clone());
-        let opening = async move { DocumentStore::over(client, home, &settings, &documents).await };
+        let opening =
+            async move { DocumentStore::over(client, runtime, &settings, &documents).await };
         Ok(DocumentLocks::new(Box::pin(CollectionLocks::open(self, opening)).await?))
     }
 

@@ -58,7 +58,7 @@ impl<T> DocumentLocks<T> {
 }
 
 /// One lock to take: a part for its guard, or a read lock around parts.
-struct Step<'a> {
+struct LockStep<'a> {
     named: Named,
     lock: &'a RwLock,
     /// The index of the part. `None` for a read lock around parts.
@@ -84,8 +84,8 @@ impl<P> DocumentParts<P> {
 
     /// Returns all locks in the order in which every client takes them: from the outside to the
     /// inside, and by their names.
-    fn steps(&self) -> Result<Vec<Step<'_>>> {
-        let mut steps: Vec<Step<'_>> = Vec::new();
+    fn steps(&self) -> Result<Vec<LockStep<'_>>> {
+        let mut steps: Vec<LockStep<'_>> = Vec::new();
         for (at, part) in self.0.iter().enumerate() {
             let named = part.named.clone()?;
             for (other, beside) in self.0.iter().enumerate() {
@@ -99,10 +99,10 @@ impl<P> DocumentParts<P> {
             }
             for (named, lock) in &part.around {
                 if !steps.iter().any(|step| step.named == *named) {
-                    steps.push(Step { named: named.clone(), lock, part: None });
+                    steps.push(LockStep { named: named.clone(), lock, part: None });
                 }
             }
-            steps.push(Step { named, lock: &part.lock, part: Some(at) });
+            steps.push(LockStep { named, lock: &part.lock, part: Some(at) });
         }
         steps.sort_by_cached_key(|step| {
             (step.named.path.steps().len(), step.named.path.to_string())
@@ -176,7 +176,7 @@ impl<P: DeserializeOwned> DocumentParts<P> {
         for (part, guard) in held {
             let lock = &self.0[part];
             let named = lock.named.clone()?;
-            let guard = DocumentGuard::open(lock.shelf.clone(), named, guard, around.clone());
+            let guard = DocumentGuard::open(lock.collection.clone(), named, guard, around.clone());
             guards.push(guard.await?);
         }
         Ok(Some(guards))
@@ -186,7 +186,7 @@ impl<P: DeserializeOwned> DocumentParts<P> {
     /// itself.
     async fn is_of_others(&self, named: &Named, own: &[TicketId]) -> Result<()> {
         let Some(part) = self.0.first() else { return Ok(()) };
-        let line = part.shelf.locks.line(named.key()?).await?;
+        let line = part.collection.locks.line(named.key()?).await?;
         if line.iter().any(|ticket| own.contains(&ticket.id)) {
             return Err(Error::invalid(format!(
                 "the path `{}` finds a part that another path finds, too: name each part by the same fields",

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use mongodb::bson::{Bson, Document};
 use tenure_core::{Error, Result};
 
-use crate::text::{self, Reader};
+use crate::text::{self, TextReader};
 
 /// Maximum fields and filters in a path.
 const STEPS_MAX: usize = 16;
@@ -27,11 +27,11 @@ const STEPS_MAX: usize = 16;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 #[must_use]
-pub struct Path(Vec<Step>);
+pub struct Path(Vec<PathStep>);
 
 /// One step into a document.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Step {
+pub(crate) enum PathStep {
     Field(String),
     /// The array element whose fields have these values.
     Element(Document),
@@ -46,7 +46,7 @@ impl Path {
     /// Returns the path to the document in this field of the part. A dot leads on to the next
     /// field.
     pub fn then(mut self, name: impl Into<String>) -> Self {
-        self.0.extend(name.into().split('.').map(|name| Step::Field(name.to_owned())));
+        self.0.extend(name.into().split('.').map(|name| PathStep::Field(name.to_owned())));
         self
     }
 
@@ -57,7 +57,7 @@ impl Path {
 
     /// Returns the path to the array element whose fields have these values.
     pub fn element_where(mut self, fields: Document) -> Self {
-        self.0.push(Step::Element(fields));
+        self.0.push(PathStep::Element(fields));
         self
     }
 
@@ -66,15 +66,15 @@ impl Path {
         self.0.is_empty()
     }
 
-    pub(crate) fn steps(&self) -> &[Step] {
+    pub(crate) fn steps(&self) -> &[PathStep] {
         &self.0
     }
 
     /// Returns the names of its fields, each followed by a dot.
     pub(crate) fn names(&self) -> String {
-        let name = |step: &Step| match step {
-            Step::Field(name) => format!("{name}."),
-            Step::Element(_) => String::new(),
+        let name = |step: &PathStep| match step {
+            PathStep::Field(name) => format!("{name}."),
+            PathStep::Element(_) => String::new(),
         };
         self.0.iter().map(name).collect()
     }
@@ -82,7 +82,7 @@ impl Path {
     /// Returns the parts around this part, from the outermost, without the whole document and
     /// itself.
     pub(crate) fn around(&self) -> impl Iterator<Item = Self> {
-        let is_part = |end: &usize| !matches!(self.0.get(*end), Some(Step::Element(_)));
+        let is_part = |end: &usize| !matches!(self.0.get(*end), Some(PathStep::Element(_)));
         let ends = (1..self.0.len()).filter(is_part);
         ends.map(|end| Self(self.0[..end].to_vec())).collect::<Vec<_>>().into_iter()
     }
@@ -97,25 +97,25 @@ impl Path {
         let refused =
             |why: String| Err(Error::invalid(format!("the path `{self}` leads nowhere: {why}")));
         let is_name = |name: &str| !name.is_empty() && !name.contains(['$', '\0', '~']);
-        let mut before: Option<&Step> = None;
+        let mut before: Option<&PathStep> = None;
         if self.0.len() > STEPS_MAX {
             return refused(format!("it has more than {STEPS_MAX} steps"));
         }
         for step in &self.0 {
             match step {
-                Step::Field(name) if !is_name(name) || name.contains(['[', ']', ' ', '=']) => {
+                PathStep::Field(name) if !is_name(name) || name.contains(['[', ']', ' ', '=']) => {
                     return refused(format!("`{name}` is no name of a field that a path can have"));
                 }
-                Step::Field(name) if name == field => {
+                PathStep::Field(name) if name == field => {
                     return refused(format!("`{field}` has the locks themselves"));
                 }
-                Step::Element(fields) if fields.is_empty() => {
+                PathStep::Element(fields) if fields.is_empty() => {
                     return refused("a filter names no field".to_owned());
                 }
-                Step::Element(_) if !matches!(before, Some(Step::Field(_))) => {
+                PathStep::Element(_) if !matches!(before, Some(PathStep::Field(_))) => {
                     return refused("a filter stands behind the name of an array".to_owned());
                 }
-                Step::Element(fields) => {
+                PathStep::Element(fields) => {
                     // The text of a path must parse to the same path.
                     let is_said = |name: &str| name.trim() == name && !name.contains('=');
                     for (name, value) in fields {
@@ -131,7 +131,7 @@ impl Path {
                         }
                     }
                 }
-                Step::Field(_) => {}
+                PathStep::Field(_) => {}
             }
             before = Some(step);
         }
@@ -144,8 +144,8 @@ impl fmt::Display for Path {
         for (at, step) in self.0.iter().enumerate() {
             f.write_str(if at > 0 { "." } else { "" })?;
             match step {
-                Step::Field(name) => f.write_str(name)?,
-                Step::Element(fields) => {
+                PathStep::Field(name) => f.write_str(name)?,
+                PathStep::Element(fields) => {
                     f.write_str("$[")?;
                     for (at, (name, value)) in fields.iter().enumerate() {
                         f.write_str(if at > 0 { ", " } else { "" })?;
@@ -163,7 +163,7 @@ impl FromStr for Path {
     type Err = Error;
 
     fn from_str(path: &str) -> Result<Self> {
-        let mut reader = Reader { rest: path };
+        let mut reader = TextReader { rest: path };
         let steps = steps(&mut reader).filter(|_| reader.rest.trim().is_empty());
         let steps = steps.ok_or_else(|| {
             Error::invalid(format!(
@@ -174,7 +174,7 @@ impl FromStr for Path {
     }
 }
 
-fn steps(reader: &mut Reader<'_>) -> Option<Vec<Step>> {
+fn steps(reader: &mut TextReader<'_>) -> Option<Vec<PathStep>> {
     let mut steps = Vec::new();
     if reader.rest.is_empty() {
         return Some(steps);
@@ -187,12 +187,12 @@ fn steps(reader: &mut Reader<'_>) -> Option<Vec<Step>> {
     }
 }
 
-fn step(reader: &mut Reader<'_>) -> Option<Step> {
+fn step(reader: &mut TextReader<'_>) -> Option<PathStep> {
     if reader.take("$[").is_none() {
         let end = reader.rest.find('.').unwrap_or(reader.rest.len());
         let (name, rest) = reader.rest.split_at(end);
         reader.rest = rest;
-        return (!name.is_empty()).then(|| Step::Field(name.to_owned()));
+        return (!name.is_empty()).then(|| PathStep::Field(name.to_owned()));
     }
     let mut fields = Document::new();
     while reader.take("]").is_none() {
@@ -203,7 +203,7 @@ fn step(reader: &mut Reader<'_>) -> Option<Step> {
         reader.rest = rest;
         fields.insert(name.trim(), reader.value()?);
     }
-    Some(Step::Element(fields))
+    Some(PathStep::Element(fields))
 }
 
 #[cfg(test)]

@@ -65,11 +65,11 @@ const UNREADABLE_MAX: u32 = 16;
 ///
 /// A queue passes over three kinds of documents for a minute, with a warning in the log: those that
 /// cannot be locked, those that cannot be read as their type, and those whose `done` was refused.
-pub struct Queue<T> {
-    shelf: Arc<CollectionLocks>,
+pub struct DocumentQueue<T> {
+    collection: Arc<CollectionLocks>,
     lock: RwLock,
     terms: Terms,
-    open: Arc<Open>,
+    open: Arc<OpenQueue>,
     of: std::marker::PhantomData<fn() -> T>,
 }
 
@@ -93,31 +93,31 @@ impl Terms {
 }
 
 /// State that the clones of a queue share.
-struct Open {
-    shelf: Arc<CollectionLocks>,
+struct OpenQueue {
+    collection: Arc<CollectionLocks>,
     key: Key,
     claiming: Claiming,
     /// Reason for which the filter is refused, if it is.
     refused: Option<Error>,
-    /// Waiting workers of this process take turns, first come, first served.
+    /// WaitingWorker workers of this process take turns, first come, first served.
     turn: Mutex<Option<Arrivals>>,
     waiting: AtomicUsize,
 }
 
-impl Open {
-    fn new(shelf: &Arc<CollectionLocks>, claiming: Claiming) -> Result<Self> {
+impl OpenQueue {
+    fn new(collection: &Arc<CollectionLocks>, claiming: Claiming) -> Result<Self> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let key = queue_key(COUNT.fetch_add(1, Ordering::Relaxed))?;
-        shelf.home.open_queue(&key, claiming.clone());
+        collection.backend.open_queue(&key, claiming.clone());
         let (turn, waiting) = (Mutex::default(), AtomicUsize::new(0));
         let refused = filter::check(&claiming.filter).err();
-        Ok(Self { shelf: shelf.clone(), key, claiming, refused, turn, waiting })
+        Ok(Self { collection: collection.clone(), key, claiming, refused, turn, waiting })
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenQueue {
     fn drop(&mut self) {
-        self.shelf.home.close_queue(&self.key);
+        self.collection.backend.close_queue(&self.key);
     }
 }
 
@@ -126,30 +126,40 @@ impl<T> DocumentLocks<T> {
     ///
     /// The filter is one that `$match` takes. The first claim refuses one with `$where`, `$near` or
     /// `$nearSphere` as [`Invalid`](tenure_core::ErrorKind::Invalid).
-    pub fn queue(&self, filter: Document) -> Queue<T> {
-        Queue::new(self.shelf(), Claiming { filter, ..Claiming::default() }, Terms::default())
+    pub fn queue(&self, filter: Document) -> DocumentQueue<T> {
+        DocumentQueue::new(
+            self.collection(),
+            Claiming { filter, ..Claiming::default() },
+            Terms::default(),
+        )
     }
 }
 
-impl<T> Clone for Queue<T> {
+impl<T> Clone for DocumentQueue<T> {
     fn clone(&self) -> Self {
         let (lock, terms, open) = (self.lock.clone(), self.terms.clone(), self.open.clone());
-        Self { shelf: self.shelf.clone(), lock, terms, open, of: std::marker::PhantomData }
+        Self {
+            collection: self.collection.clone(),
+            lock,
+            terms,
+            open,
+            of: std::marker::PhantomData,
+        }
     }
 }
 
-impl<T> Queue<T> {
-    fn new(shelf: &Arc<CollectionLocks>, claiming: Claiming, terms: Terms) -> Self {
-        let open = Open::new(shelf, claiming).expect("the locks are on documents");
-        let (lock, open) = (terms.of(shelf.locks.rwlock(&open.key)), Arc::new(open));
-        Self { shelf: shelf.clone(), lock, terms, open, of: std::marker::PhantomData }
+impl<T> DocumentQueue<T> {
+    fn new(collection: &Arc<CollectionLocks>, claiming: Claiming, terms: Terms) -> Self {
+        let open = OpenQueue::new(collection, claiming).expect("the locks are on documents");
+        let (lock, open) = (terms.of(collection.locks.rwlock(&open.key)), Arc::new(open));
+        Self { collection: collection.clone(), lock, terms, open, of: std::marker::PhantomData }
     }
 
     /// Sets the order, as in a `sort`. By default it is any.
     #[must_use]
     pub fn order(self, order: Document) -> Self {
         let claiming = Claiming { order: Some(order), ..self.open.claiming.clone() };
-        Self::new(&self.shelf, claiming, self.terms)
+        Self::new(&self.collection, claiming, self.terms)
     }
 
     /// Sets how long a claimed document stays claimed without a renewal, 30 s by default.
@@ -169,7 +179,7 @@ impl<T> Queue<T> {
     }
 }
 
-impl<T: DeserializeOwned> Queue<T> {
+impl<T: DeserializeOwned> DocumentQueue<T> {
     /// Claims the first document that matches and is free. Returns `None` if there is none.
     ///
     /// A document that cannot be read as its type is put off for a minute, with a warning in the
@@ -180,18 +190,18 @@ impl<T: DeserializeOwned> Queue<T> {
     /// [`Invalid`](tenure_core::ErrorKind::Invalid) if 16 documents in a row cannot be read as
     /// their type, and [`Unavailable`](tenure_core::ErrorKind::Unavailable) if the server does not
     /// answer.
-    pub async fn try_next(&self) -> Result<Option<Job<T>>> {
+    pub async fn try_next(&self) -> Result<Option<ClaimedDocument<T>>> {
         if let Some(error) = &self.open.refused {
             return Err(error.clone());
         }
         let mut unreadable = 0;
         loop {
             let Some(guard) = self.lock.try_write().await? else { return Ok(None) };
-            let named = self.shelf.home.claimed_by(guard.id())?;
+            let named = self.collection.backend.claimed_by(guard.id())?;
             let named = named.ok_or_else(|| Error::lost(Loss::Broken))?;
-            let (home, rest) = (self.shelf.clone(), UNREADABLE_REST);
-            match DocumentGuard::open_or_put_off(home, named, guard, rest).await {
-                Ok(guard) => return Ok(Some(Job(guard))),
+            let (backend, rest) = (self.collection.clone(), UNREADABLE_REST);
+            match DocumentGuard::open_or_put_off(backend, named, guard, rest).await {
+                Ok(guard) => return Ok(Some(ClaimedDocument(guard))),
                 Err(error) if error.kind() == ErrorKind::Invalid => {
                     tracing::warn!(%error, "a queue passes over a document for {UNREADABLE_REST:?}");
                     unreadable += 1;
@@ -219,22 +229,25 @@ impl<T: DeserializeOwned> Queue<T> {
     /// # Cancel safety
     ///
     /// Dropping the future leaves nothing claimed.
-    pub async fn next(&self) -> Result<Job<T>> {
+    pub async fn next(&self) -> Result<ClaimedDocument<T>> {
         if self.open.waiting.load(Ordering::Relaxed) == 0
             && let Some(job) = self.try_next().await?
         {
             return Ok(job);
         }
-        let _waiting = Waiting::new(&self.open.waiting);
+        let _waiting = WaitingWorker::new(&self.open.waiting);
         let mut turn = self.open.turn.lock().await;
-        let bell = match &mut *turn {
-            Some(bell) => bell,
-            none => none.insert(self.shelf.home.arrivals(&self.open.claiming.filter)),
+        let arrivals = match &mut *turn {
+            Some(arrivals) => arrivals,
+            none => none.insert(self.collection.backend.arrivals(&self.open.claiming.filter)),
         };
-        let can_push = self.shelf.locks.guarantees().push;
-        let (home, filter) = (&self.shelf.home, &self.open.claiming.filter);
-        let mut worker =
-            if can_push { Some(bell.listen(self.shelf.home.host()).await) } else { None };
+        let can_push = self.collection.locks.guarantees().push;
+        let (backend, filter) = (&self.collection.backend, &self.open.claiming.filter);
+        let mut worker = if can_push {
+            Some(arrivals.listen(self.collection.backend.host()).await)
+        } else {
+            None
+        };
         // After looks without a result a worker asks first whether a document is free, which writes
         // nothing.
         let (mut vain, mut claims) = (0, true);
@@ -247,7 +260,7 @@ impl<T: DeserializeOwned> Queue<T> {
                 return Ok(job);
             }
             // If the server does not answer, a document may be free.
-            let due = answered(home.next_due(filter.clone(), LOOK_AGAIN).await)?;
+            let due = answered(backend.next_due(filter.clone(), LOOK_AGAIN).await)?;
             let due = due.unwrap_or(Some(Duration::ZERO));
             let is_free = due == Some(Duration::ZERO);
             if is_free && !claims {
@@ -258,15 +271,15 @@ impl<T: DeserializeOwned> Queue<T> {
             let longest = if is_told { LOOK_AGAIN } else { REST_MAX };
             let pause = due.map_or(longest, |due| (due + LATER).min(longest));
             let rest = (REST_FIRST * 2_u32.pow(vain)).min(REST_MAX);
-            let rest = jitter(rest, home.host().random());
+            let rest = jitter(rest, backend.host().random());
             let rest = if is_free { rest } else { rest.min(pause) };
-            home.host().sleep(rest).await;
+            backend.host().sleep(rest).await;
             if is_free || worker.as_ref().is_some_and(Worker::has_rung) {
                 (vain, claims) = ((vain + 1).min(DOUBLES_MAX), false);
                 continue;
             }
             (vain, claims) = (0, true);
-            let nap = home.host().sleep(pause.saturating_sub(rest));
+            let nap = backend.host().sleep(pause.saturating_sub(rest));
             match &mut worker {
                 Some(worker) => {
                     let rung = std::pin::pin!(worker.rung());
@@ -283,10 +296,10 @@ impl<T: DeserializeOwned> Queue<T> {
     /// # Errors
     ///
     /// As [`next`](Self::next).
-    pub async fn next_within(&self, time: Duration) -> Result<Option<Job<T>>> {
-        self.shelf.home.host().ready()?;
+    pub async fn next_within(&self, time: Duration) -> Result<Option<ClaimedDocument<T>>> {
+        self.collection.backend.host().ready()?;
         let began = Instant::now();
-        let nap = self.shelf.home.host().sleep(time);
+        let nap = self.collection.backend.host().sleep(time);
         let next = std::pin::pin!(self.next());
         match futures_util::future::select(next, nap).await {
             futures_util::future::Either::Left((job, _)) => job.map(Some),
@@ -298,9 +311,11 @@ impl<T: DeserializeOwned> Queue<T> {
     }
 }
 
-impl<T> fmt::Debug for Queue<T> {
+impl<T> fmt::Debug for DocumentQueue<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Queue").field("claiming", &self.open.claiming).finish_non_exhaustive()
+        f.debug_struct("DocumentQueue")
+            .field("claiming", &self.open.claiming)
+            .finish_non_exhaustive()
     }
 }
 
@@ -316,16 +331,16 @@ fn answered<T>(answer: Result<T>) -> Result<Option<T>> {
 }
 
 /// Counts a waiting worker until it is dropped.
-struct Waiting<'a>(&'a AtomicUsize);
+struct WaitingWorker<'a>(&'a AtomicUsize);
 
-impl<'a> Waiting<'a> {
+impl<'a> WaitingWorker<'a> {
     fn new(count: &'a AtomicUsize) -> Self {
         count.fetch_add(1, Ordering::Relaxed);
         Self(count)
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitingWorker<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -334,9 +349,9 @@ impl Drop for Waiting<'_> {
 /// A claimed document, with the methods of its [`DocumentGuard`]. Dropping it releases the document
 /// for the next worker.
 #[must_use = "the document is released as soon as its job is dropped"]
-pub struct Job<T>(DocumentGuard<T>);
+pub struct ClaimedDocument<T>(DocumentGuard<T>);
 
-impl<T> Job<T> {
+impl<T> ClaimedDocument<T> {
     /// Changes the document so that it matches no more, and releases it in the same step.
     ///
     /// If the server refuses the change, no queue claims the document for a minute: it would be the
@@ -386,7 +401,7 @@ impl<T> Job<T> {
     }
 }
 
-impl<T> Deref for Job<T> {
+impl<T> Deref for ClaimedDocument<T> {
     type Target = DocumentGuard<T>;
 
     fn deref(&self) -> &DocumentGuard<T> {
@@ -394,13 +409,13 @@ impl<T> Deref for Job<T> {
     }
 }
 
-impl<T> DerefMut for Job<T> {
+impl<T> DerefMut for ClaimedDocument<T> {
     fn deref_mut(&mut self) -> &mut DocumentGuard<T> {
         &mut self.0
     }
 }
 
-impl<T> fmt::Debug for Job<T> {
+impl<T> fmt::Debug for ClaimedDocument<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&self.0, f)
     }

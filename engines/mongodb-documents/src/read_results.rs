@@ -1,5 +1,5 @@
-//! A tray: the documents that tickets have read in the step in which they were served, until their
-//! owners take them.
+//! Read results: the documents that tickets have read in the step in which they were served, until
+//! their owners take them.
 
 use std::collections::HashMap;
 use std::sync::MutexGuard;
@@ -8,7 +8,7 @@ use mongodb::bson::Document;
 use tenure_core::TicketId;
 use tenure_core::sync::Mutex;
 
-/// Maximum documents in a tray. An owner that finds none reads again.
+/// Maximum documents that are kept. An owner that finds none reads again.
 const DOCUMENTS_MAX: usize = 1024;
 
 /// The documents that wait for their owners.

@@ -1,4 +1,4 @@
-//! Requests of a holder, in a form that every home of documents understands.
+//! Requests of a holder, in a form that every backend of documents understands.
 
 use std::time::Duration;
 

@@ -5,22 +5,22 @@ use std::sync::Arc;
 use mongodb::Client;
 use tenure_core::layers::AnyEngine;
 use tenure_core::{Error, Key, Place, Reason, Result, Ticket};
-use tenure_mongodb::extension::{Calls, Extension, read_url};
+use tenure_mongodb::extension::{CommandSender, Extension, read_url};
 use tenure_mongodb::{MongoStore, Settings};
 use tokio::runtime::Handle;
 
-use crate::hearing::letters;
+use crate::letters::letters;
 use crate::locations::Locations;
 use crate::opening;
 use crate::settings::Documents;
 use crate::text::comparable;
-use crate::view::View;
+use crate::view::DocumentView;
 
 /// A collection of documents with locks. The runtime that it was opened in drives it.
 pub(crate) struct DocumentStore {
     pub(crate) engine: MongoStore,
-    pub(crate) calls: Arc<Calls>,
-    pub(crate) spots: Locations,
+    pub(crate) commands: Arc<CommandSender>,
+    pub(crate) locations: Locations,
 }
 
 impl DocumentStore {
@@ -32,30 +32,30 @@ impl DocumentStore {
         Self::of(engine, documents).await
     }
 
-    /// Opens the collection over a client of the program's own, which `home` drives.
+    /// Opens the collection over a client of the program's own, which `runtime` drives.
     pub(crate) async fn over(
         client: Client,
-        home: Handle,
+        runtime: Handle,
         settings: &Settings,
         documents: &Documents,
     ) -> Result<Self> {
         let extension = extension(documents);
-        let engine = MongoStore::extended_over(client, home, settings, extension).await?;
+        let engine = MongoStore::extended_over(client, runtime, settings, extension).await?;
         Self::of(engine, documents).await
     }
 
-    async fn of(mut engine: MongoStore, documents: &Documents) -> Result<Self> {
-        let calls = engine.calls().clone();
-        engine.warn(calls.repeated(|| opening::check(&calls, &documents.field)).await?);
-        let spots = Locations::new(&documents.field, documents.filling.as_ref());
-        Ok(Self { engine, calls, spots })
+    async fn of(engine: MongoStore, documents: &Documents) -> Result<Self> {
+        let commands = engine.commands().clone();
+        commands.repeated(|| opening::check(&commands, &documents.field)).await?;
+        let locations = Locations::new(&documents.field, documents.filling.as_ref());
+        Ok(Self { engine, commands, locations })
     }
 
     /// Renews the ticket in the line of its document.
     pub(crate) async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
-        let renewed = self.engine.renew_at(&self.spots.of(ticket)?, ticket).await?;
+        let renewed = self.engine.renew_at(&self.locations.of(ticket)?, ticket).await?;
         if renewed.is_none() {
-            self.spots.forget(ticket.id);
+            self.locations.forget(ticket.id);
         }
         Ok(renewed)
     }
@@ -70,7 +70,7 @@ impl Documents {
     /// As [`connect`](Self::connect).
     pub async fn engine(&self, url: &str) -> Result<AnyEngine> {
         let store = DocumentStore::connect(url, self).await?;
-        Ok(AnyEngine::new(View::new(store, self.reads.clone())))
+        Ok(AnyEngine::new(DocumentView::new(store, self.reads.clone())))
     }
 }
 

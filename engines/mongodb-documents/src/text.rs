@@ -97,11 +97,11 @@ fn put_text(text: &mut String, it: &str) {
 }
 
 /// Parses values from the beginning of a text.
-pub(crate) struct Reader<'a> {
+pub(crate) struct TextReader<'a> {
     pub(crate) rest: &'a str,
 }
 
-impl Reader<'_> {
+impl TextReader<'_> {
     /// Skips blanks, and `sign` if it comes next.
     pub(crate) fn take(&mut self, sign: &str) -> Option<()> {
         let rest = self.rest.trim_start_matches(' ').strip_prefix(sign)?;
@@ -257,7 +257,7 @@ mod tests {
         ];
         for value in values {
             let text = write(&value).unwrap();
-            let mut reader = Reader { rest: &text };
+            let mut reader = TextReader { rest: &text };
             assert_eq!(reader.value(), Some(value), "{text}");
             assert_eq!(reader.rest, "", "{text}");
         }
@@ -267,11 +267,11 @@ mod tests {
     fn what_is_no_value_is_none() {
         for text in ["", "x", "{", "{1}", "[1", "\"a", "'a\"", "ObjectId(1)", "Binary(0, zz)", "1x"]
         {
-            assert_eq!(Reader { rest: text }.value(), None, "{text}");
+            assert_eq!(TextReader { rest: text }.value(), None, "{text}");
         }
         assert_eq!(write(&Bson::MaxKey), None);
         let deep = "[".repeat(100_000);
-        assert_eq!(Reader { rest: &deep }.value(), None);
+        assert_eq!(TextReader { rest: &deep }.value(), None);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use tenure_core::{
     Sampler, ThisRuntime, Ticket, TicketState, WaitMode, Wake, Window,
 };
 use tenure_mongodb::MongoStore;
-use tenure_mongodb::extension::{Joined, Reads};
+use tenure_mongodb::extension::{JoinOutcome, Reads};
 use tokio::sync::oneshot;
 
 use crate::locations::{Claiming, NO_LIST, NO_NUMBERS, is_queue};
@@ -21,14 +21,14 @@ use crate::store::{DocumentStore, no_document};
 const LOOK_PAUSE: Duration = Duration::from_millis(250);
 
 /// The store of a collection, and the fields that a lock reads.
-pub(crate) struct View {
+pub(crate) struct DocumentView {
     pub(crate) store: Arc<DocumentStore>,
     reads: Reads,
     sampler: Sampler,
     host: ThisRuntime,
 }
 
-impl Layer for View {
+impl Layer for DocumentView {
     type Inner = MongoStore;
 
     fn inner(&self) -> &MongoStore {
@@ -42,27 +42,27 @@ impl Layer for View {
     }
 
     async fn join(&self, ticket: &Ticket, patience: WaitMode) -> Result<Option<Place>> {
-        let spots = &self.store.spots;
-        if let Some(claiming) = spots.queue(&ticket.key) {
+        let locations = &self.store.locations;
+        if let Some(claiming) = locations.queue(&ticket.key) {
             return self.claim(ticket, claiming).await;
         }
-        let spot = spots.of(ticket)?;
-        let joined = self.inner().join_at(&spot, ticket, patience, self.reads.clone());
+        let location = locations.of(ticket)?;
+        let joined = self.inner().join_at(&location, ticket, patience, self.reads.clone());
         match joined.await? {
-            Joined::In(place, document) => {
+            JoinOutcome::In(place, document) => {
                 if let Some(document) = document {
-                    spots.tray.put(ticket.id, document);
+                    locations.read_results.put(ticket.id, document);
                 }
                 Ok(Some(place))
             }
-            Joined::Busy => Ok(None),
-            Joined::Nowhere => Err(no_document(&self.store.calls.collection, &ticket.key)),
+            JoinOutcome::Busy => Ok(None),
+            JoinOutcome::Nowhere => Err(no_document(&self.store.commands.collection, &ticket.key)),
         }
     }
 
     async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
         let renewed = self.store.renew(ticket).await?;
-        if renewed.is_none() && self.store.spots.is_leaving(ticket.id) {
+        if renewed.is_none() && self.store.locations.is_leaving(ticket.id) {
             // The write reports the result to its owner.
             return Err(Error::unavailable("the ticket leaves with a write of its holder"));
         }
@@ -70,25 +70,25 @@ impl Layer for View {
     }
 
     async fn leave(&self, ticket: &Ticket, how: LeaveMode) -> Result<LeaveOutcome> {
-        let spots = &self.store.spots;
-        if spots.take_left(ticket.id) {
+        let locations = &self.store.locations;
+        if locations.take_left(ticket.id) {
             return Ok(LeaveOutcome::Holding);
         }
-        spots.claim_has_ended(ticket.id).await;
+        locations.claim_has_ended(ticket.id).await;
         if is_queue(&ticket.key) && !self.store.has_claimed(ticket).await? {
             return Ok(LeaveOutcome::Absent);
         }
-        let left = self.inner().leave_at(&spots.of(ticket)?, ticket, how).await?;
+        let left = self.inner().leave_at(&locations.of(ticket)?, ticket, how).await?;
         if left != LeaveOutcome::Requested {
-            spots.forget(ticket.id);
+            locations.forget(ticket.id);
         }
         Ok(left)
     }
 
     async fn watch(&self, ticket: &Ticket, seen: TicketState) -> Result<Wake> {
         // A ticket of a queue has no place once it has left.
-        let Ok(spot) = self.store.spots.of(ticket) else { return Ok(Wake::Look) };
-        self.inner().watch_at(&spot, ticket, seen).await
+        let Ok(location) = self.store.locations.of(ticket) else { return Ok(Wake::Look) };
+        self.inner().watch_at(&location, ticket, seen).await
     }
 
     async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<EventBatch> {
@@ -96,7 +96,7 @@ impl Layer for View {
     }
 
     async fn line(&self, key: &Key) -> Result<Vec<(Ticket, Place)>> {
-        self.inner().line_at(&*self.store.spots.of_key(key)?, key).await
+        self.inner().line_at(&*self.store.locations.of_key(key)?, key).await
     }
 
     async fn keys(&self, _prefix: &str) -> Result<Vec<Key>> {
@@ -108,7 +108,7 @@ impl Layer for View {
     }
 }
 
-impl View {
+impl DocumentView {
     pub(crate) fn new(store: DocumentStore, reads: Reads) -> Self {
         let (sampler, host) = (Sampler::new(LOOK_PAUSE), ThisRuntime::new());
         Self { store: Arc::new(store), reads, sampler, host }
@@ -117,10 +117,10 @@ impl View {
     /// Only the answer to a claim names the document, so the claim goes on if its caller goes.
     async fn claim(&self, ticket: &Ticket, claiming: Arc<Claiming>) -> Result<Option<Place>> {
         let (store, ticket, reads) = (self.store.clone(), ticket.clone(), self.reads.clone());
-        let under_way = store.spots.begins_to_claim(ticket.id);
+        let under_way = store.locations.begins_to_claim(ticket.id);
         let (told, answered) = oneshot::channel();
-        let home = store.calls.home.clone();
-        home.spawn(async move {
+        let runtime = store.commands.runtime.clone();
+        runtime.spawn(async move {
             let claimed = store.claim(&ticket, &claiming, reads).await;
             drop(under_way);
             let _ = told.send(claimed); // the caller may be gone

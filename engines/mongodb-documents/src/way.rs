@@ -5,15 +5,15 @@
 
 use mongodb::bson::{Bson, Document, bson, doc};
 use tenure_core::{Error, Key, Reason, errors};
-use tenure_mongodb::extension::{Refusal, Way, may_have_line, scratch};
+use tenure_mongodb::extension::{PartStages, Refusal, may_have_line, scratch};
 
-use crate::path::{Path, Step};
+use crate::path::{Path, PathStep};
 
 /// Count of parts if there is one part, and its lock's field has something other than a line.
 const FOREIGN: i64 = -1;
 
 /// Returns how a part of a document is found, whose line is in this field of the part.
-pub(crate) fn way(field: &str, path: &Path) -> Way {
+pub(crate) fn way(field: &str, path: &Path) -> PartStages {
     let (parts, work) = (parts("", path.steps(), 0), scratch(field));
     let part = part(path);
     let (line, size) = (format!("$part.{field}"), doc! { "$size": "$$parts" });
@@ -35,7 +35,7 @@ pub(crate) fn way(field: &str, path: &Path) -> Way {
     } });
     let mut out = Document::new();
     out.insert(&work, known);
-    Way {
+    PartStages {
         place: path.names(),
         part,
         out: vec![doc! { "$set": out }],
@@ -69,7 +69,7 @@ fn refusals(work: &str) -> Vec<Refusal> {
     ]
 }
 
-/// Puts `step`, `bell` and `did` into the root, and all else into the part. Of an empty line only
+/// Puts `step`, `notices` and `did` into the root, and all else into the part. Of an empty line only
 /// the last number, the clock and the empty arrays are kept.
 fn back(field: &str, work: &str, path: &Path) -> Document {
     let value = |name: &str| format!("${work}.{name}");
@@ -80,13 +80,13 @@ fn back(field: &str, work: &str, path: &Path) -> Document {
     let line = bson!({ "$cond": [
         { "$eq": [count, 0] },
         kept(&["last", "at", "held", "waiting"]),
-        kept(&["last", "at", "held", "waiting", "quiet", "of", "bytes"]),
+        kept(&["last", "at", "held", "waiting", "next_expiry", "of", "bytes"]),
     ] });
-    let mut set: Document = ["step", "bell", "did"]
+    let mut set: Document = ["step", "notices", "did"]
         .iter()
         .map(|name| (format!("{field}.{name}"), Bson::String(value(name))))
         .collect();
-    if let Some(Step::Field(first)) = path.steps().first() {
+    if let Some(PathStep::Field(first)) = path.steps().first() {
         let whole = format!("${first}");
         let put = with_leaf(&whole, &path.steps()[1..], 0, &|part| {
             let mut fields = Document::new();
@@ -101,14 +101,14 @@ fn back(field: &str, work: &str, path: &Path) -> Document {
 }
 
 /// Returns an array of all parts that these steps lead to from a value.
-fn parts(from: &str, steps: &[Step], depth: usize) -> Bson {
+fn parts(from: &str, steps: &[PathStep], depth: usize) -> Bson {
     match steps {
         [] => {
             let is_document = bson!({ "$eq": [{ "$type": from }, "object"] });
             bson!({ "$cond": [is_document, [from], []] })
         }
-        [Step::Field(name), rest @ ..] => parts(&inside(from, name), rest, depth),
-        [Step::Element(fields), rest @ ..] => {
+        [PathStep::Field(name), rest @ ..] => parts(&inside(from, name), rest, depth),
+        [PathStep::Element(fields), rest @ ..] => {
             let (name, value) = (format!("e{depth}"), format!("$$e{depth}"));
             let array = bson!({ "$cond": [{ "$isArray": from }, from, []] });
             let found = bson!({ "$filter": {
@@ -126,15 +126,15 @@ fn parts(from: &str, steps: &[Step], depth: usize) -> Bson {
 }
 
 /// Returns the value with another one in the place of the one part that these steps lead to.
-fn with_leaf(from: &str, steps: &[Step], depth: usize, leaf: &dyn Fn(&str) -> Bson) -> Bson {
+fn with_leaf(from: &str, steps: &[PathStep], depth: usize, leaf: &dyn Fn(&str) -> Bson) -> Bson {
     match steps {
         [] => leaf(from),
-        [Step::Field(name), rest @ ..] => {
+        [PathStep::Field(name), rest @ ..] => {
             let mut fields = Document::new();
             fields.insert(name, with_leaf(&inside(from, name), rest, depth, leaf));
             bson!({ "$mergeObjects": [from, fields] })
         }
-        [Step::Element(fields), rest @ ..] => {
+        [PathStep::Element(fields), rest @ ..] => {
             let (name, value) = (format!("e{depth}"), format!("$$e{depth}"));
             let changed = with_leaf(&value, rest, depth + 1, leaf);
             // An element beside the part may match these steps, and not those that follow.

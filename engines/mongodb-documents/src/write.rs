@@ -10,7 +10,7 @@ use tenure_core::{Backoff, Error, Result, TicketId};
 use tenure_mongodb::extension::{Reads, raw, unless_foreign};
 use tokio::time::sleep;
 
-use crate::change::{Change, Target};
+use crate::change::{ChangeTarget, DocumentChange};
 use crate::locations::NOT_BEFORE;
 use crate::name::Named;
 use crate::request::{Act, Done, Holding, Update};
@@ -22,20 +22,20 @@ const RETRIES: u32 = 3;
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
 /// One write.
-struct Write {
+struct HolderWrite {
     holding: Holding,
     /// The number of this write of its holder, from 1.
     count: i64,
-    what: What,
+    what: WriteKind,
 }
 
-enum What {
-    Change(Change),
+enum WriteKind {
+    Change(DocumentChange),
     Delete,
     /// A change with which the ticket leaves, even if other tickets stand in the line.
     Leave(Vec<Document>),
     /// The same by operators, which applies only if no other ticket stands in the line.
-    LeaveAlone(Change),
+    LeaveAlone(DocumentChange),
 }
 
 impl DocumentStore {
@@ -46,7 +46,7 @@ impl DocumentStore {
         count: i64,
         act: Act,
     ) -> Result<Done> {
-        let (documents, id) = (&self.spots, holding.id);
+        let (documents, id) = (&self.locations, holding.id);
         if !matches!(act, Act::Update(_) | Act::Replace(_)) {
             documents.begins_to_leave(id);
         }
@@ -58,42 +58,46 @@ impl DocumentStore {
     async fn carry_out(self: Arc<Self>, holding: Holding, count: i64, act: Act) -> Result<Done> {
         let ticket = holding.id.to_string();
         let field = self.field().to_owned();
-        let target =
-            Target { field: &field, path: &holding.named.path, ticket: &ticket, write: count };
+        let target = ChangeTarget {
+            field: &field,
+            path: &holding.named.path,
+            ticket: &ticket,
+            write: count,
+        };
         let (what, instead) = match act {
             Act::Replace(document) => {
                 let update = target.replacement(&document)?.into();
-                (What::Change(Change { update, elements: Vec::new() }), None)
+                (WriteKind::Change(DocumentChange { update, elements: Vec::new() }), None)
             }
-            Act::Delete => (What::Delete, None),
+            Act::Delete => (WriteKind::Delete, None),
             Act::PutOff(time) => {
                 let most = i64::MAX >> 8;
                 let millis = i64::try_from(time.as_millis()).unwrap_or(most).min(most);
-                (What::Leave(target.put_off(millis, NOT_BEFORE)), None)
+                (WriteKind::Leave(target.put_off(millis, NOT_BEFORE)), None)
             }
             Act::Leave(Update { by: UpdateModifications::Pipeline(stages), array_filters })
                 if array_filters.is_empty() =>
             {
-                (What::Leave(target.pipeline(&stages)?), None)
+                (WriteKind::Leave(target.pipeline(&stages)?), None)
             }
             Act::Leave(Update { by: UpdateModifications::Document(operators), array_filters })
                 if holding.named.path.is_whole() =>
             {
-                let alone = What::LeaveAlone(target.leave_alone(&operators, &array_filters)?);
+                let alone = WriteKind::LeaveAlone(target.leave_alone(&operators, &array_filters)?);
                 let change = Update::new(operators).array_filters(array_filters);
                 (alone, Some(target.change(change)?))
             }
             // The ticket of a part leaves after the change.
             Act::Update(update) | Act::Leave(update) => {
-                (What::Change(target.change(update)?), None)
+                (WriteKind::Change(target.change(update)?), None)
             }
         };
-        let write = Write { holding, count, what };
+        let write = HolderWrite { holding, count, what };
         let done = self.clone().write(&write).await?;
         match instead {
             // Another ticket waits: the change is made first, and then the release serves it.
             Some(change) if done == Done::No => {
-                self.write(&Write { what: What::Change(change), ..write }).await
+                self.write(&HolderWrite { what: WriteKind::Change(change), ..write }).await
             }
             _ => Ok(done),
         }
@@ -101,19 +105,19 @@ impl DocumentStore {
 
     /// Makes a write, and retries it if its answer was lost. The counter in the ticket shows
     /// whether it was made.
-    async fn write(self: Arc<Self>, write: &Write) -> Result<Done> {
-        let spot = self.spots.of_key(&write.holding.named.key()?)?;
+    async fn write(self: Arc<Self>, write: &HolderWrite) -> Result<Done> {
+        let location = self.locations.of_key(&write.holding.named.key()?)?;
         let (mut tries, mut backoff) = (0, Backoff::new(RETRY_PAUSE, Duration::MAX));
-        let _turn = self.engine.turn(&spot).await;
+        let _turn = self.engine.turn(&location).await;
         loop {
-            let unknown = match self.calls.write(self.command(write)?).await {
+            let unknown = match self.commands.write(self.command(write)?).await {
                 Ok(answer) if is_found(&answer) => return self.is_made(write, &answer),
                 Ok(_) if tries == 0 => return Ok(Done::No),
                 Ok(_) => return self.was_made(write).await,
                 Err(error) if error.is_retryable() && tries < RETRIES => error,
                 Err(error) => {
                     let key = write.holding.named.key()?;
-                    return Err(self.calls.in_line(error, &spot, &key));
+                    return Err(self.commands.in_line(error, &location, &key));
                 }
             };
             tracing::debug!(%unknown, "a write under a lock is sent again");
@@ -130,7 +134,7 @@ impl DocumentStore {
         reads: Reads,
     ) -> Result<Option<Document>> {
         let field = self.field();
-        let spot = self.spots.of_key(&holding.named.key()?)?;
+        let location = self.locations.of_key(&holding.named.key()?)?;
         let step = format!("{field}.step");
         let mut command = self.under(&holding, Vec::new(), Document::new());
         // A part may be locked in a document whose lock field has another value at the root.
@@ -139,12 +143,12 @@ impl DocumentStore {
         let stage = doc! { "$set": sets };
         command.append(cstr!("update"), raw_array(&[stage]));
         command.append(cstr!("new"), true);
-        command.append(cstr!("fields"), spot.kit().answers().document(&reads));
-        let answer = self.calls.write(command).await;
+        command.append(cstr!("fields"), location.pipelines().answers().document(&reads));
+        let answer = self.commands.write(command).await;
         let key = holding.named.key()?;
-        let mut answer = answer.map_err(|error| self.calls.in_line(error, &spot, &key))?;
+        let mut answer = answer.map_err(|error| self.commands.in_line(error, &location, &key))?;
         let Some(Bson::Document(found)) = answer.remove("value") else { return Ok(None) };
-        Ok(spot.kit().answers().open(found).document)
+        Ok(location.pipelines().answers().open(found).document)
     }
 
     /// Returns the condition that no other ticket stands in the line of a whole document.
@@ -155,21 +159,21 @@ impl DocumentStore {
     }
 
     fn field(&self) -> &str {
-        &self.spots.field
+        &self.locations.field
     }
 
-    fn command(&self, write: &Write) -> Result<RawDocumentBuf> {
+    fn command(&self, write: &HolderWrite) -> Result<RawDocumentBuf> {
         let only = match write.what {
-            What::LeaveAlone(_) => self.nobody_else(),
+            WriteKind::LeaveAlone(_) => self.nobody_else(),
             _ => Document::new(),
         };
         let mut command = self.under(&write.holding, vec![is_before(write.count)], only);
         match &write.what {
-            What::Delete => command.append(cstr!("remove"), true),
-            What::Leave(stages) => {
+            WriteKind::Delete => command.append(cstr!("remove"), true),
+            WriteKind::Leave(stages) => {
                 command.append(cstr!("update"), self.stages_of_leave(&write.holding, stages)?);
             }
-            What::Change(change) | What::LeaveAlone(change) => {
+            WriteKind::Change(change) | WriteKind::LeaveAlone(change) => {
                 let update = raw(&doc! { "update": change.update.clone() });
                 if let Ok(Some(update)) = update.get("update") {
                     command.append(cstr!("update"), update);
@@ -180,11 +184,11 @@ impl DocumentStore {
             }
         }
         let mut said = doc! { "_id": 1 };
-        if let What::Leave(_) = write.what {
-            said.insert(format!("{}.bell", self.field()), 1);
+        if let WriteKind::Leave(_) = write.what {
+            said.insert(format!("{}.notices", self.field()), 1);
         }
         command.append(cstr!("fields"), raw(&said));
-        command.append(cstr!("new"), !matches!(write.what, What::Delete));
+        command.append(cstr!("new"), !matches!(write.what, WriteKind::Delete));
         Ok(command)
     }
 
@@ -192,8 +196,8 @@ impl DocumentStore {
     /// leaves.
     fn stages_of_leave(&self, holding: &Holding, change: &[Document]) -> Result<RawArrayBuf> {
         let mut stages = raw_array(change);
-        let spot = self.spots.of_key(&holding.named.key()?)?;
-        let leave = self.engine.leave_stages(&spot, holding.id);
+        let location = self.locations.of_key(&holding.named.key()?)?;
+        let leave = self.engine.leave_stages(&location, holding.id);
         for stage in leave {
             stages.push(stage);
         }
@@ -204,22 +208,22 @@ impl DocumentStore {
     }
 
     /// Records that the write was made. If the ticket left with it, it needs no other leave.
-    fn is_made(&self, write: &Write, answer: &Document) -> Result<Done> {
+    fn is_made(&self, write: &HolderWrite, answer: &Document) -> Result<Done> {
         let id = write.holding.id;
-        if !matches!(write.what, What::Change(_)) {
+        if !matches!(write.what, WriteKind::Change(_)) {
             let found = answer.get_document("value").ok();
-            let said = found.and_then(|found| found.get_document(&self.spots.field).ok());
-            self.spots.has_left(id);
-            let spot = self.spots.of_key(&write.holding.named.key()?)?;
-            self.engine.has_left(&spot, id, said);
-            self.spots.forget(id);
+            let said = found.and_then(|found| found.get_document(&self.locations.field).ok());
+            self.locations.has_left(id);
+            let location = self.locations.of_key(&write.holding.named.key()?)?;
+            self.engine.has_left(&location, id, said);
+            self.locations.forget(id);
         }
         Ok(Done::Yes)
     }
 
     /// Returns whether an earlier attempt was carried out: the seat has its mark, or the document
     /// is gone.
-    async fn was_made(&self, write: &Write) -> Result<Done> {
+    async fn was_made(&self, write: &HolderWrite) -> Result<Done> {
         let made = bson!({ "$gte": ["$$held.w", write.count] });
         let step = format!("{}.step", self.field());
         let mut command = self.under(&write.holding, vec![made], Document::new());
@@ -228,13 +232,15 @@ impl DocumentStore {
         command.append(cstr!("update"), raw(&doc! { "$inc": next }));
         command.append(cstr!("fields"), rawdoc! { "_id": 1 });
         let made = match write.what {
-            What::Change(_) => self.calls.write(command).await?,
-            What::Delete if !self.is_there(write).await? => {
+            WriteKind::Change(_) => self.commands.write(command).await?,
+            WriteKind::Delete if !self.is_there(write).await? => {
                 return self.is_made(write, &Document::new());
             }
             // Another ticket has come, so this one cannot leave alone any more.
-            What::LeaveAlone(_) if self.is_unmade(write).await? => return Ok(Done::No),
-            What::Leave(_) | What::LeaveAlone(_) | What::Delete => self.last_left(write).await?,
+            WriteKind::LeaveAlone(_) if self.is_unmade(write).await? => return Ok(Done::No),
+            WriteKind::Leave(_) | WriteKind::LeaveAlone(_) | WriteKind::Delete => {
+                self.last_left(write).await?
+            }
         };
         if is_found(&made) {
             return self.is_made(write, &made);
@@ -245,28 +251,28 @@ impl DocumentStore {
     }
 
     /// Returns whether the ticket still holds, and has no mark of this write.
-    async fn is_unmade(&self, write: &Write) -> Result<bool> {
+    async fn is_unmade(&self, write: &HolderWrite) -> Result<bool> {
         let unmade = is_before(write.count);
         let mut command = self.under(&write.holding, vec![unmade], Document::new());
         let mut next = Document::new();
         next.insert(format!("{}.step", self.field()), 1_i64);
         command.append(cstr!("update"), raw(&doc! { "$inc": next }));
-        Ok(is_found(&self.calls.write(command).await?))
+        Ok(is_found(&self.commands.write(command).await?))
     }
 
     /// Returns whether the document exists. It is checked by a write, which only the primary can
     /// confirm.
-    async fn is_there(&self, write: &Write) -> Result<bool> {
+    async fn is_there(&self, write: &HolderWrite) -> Result<bool> {
         let named = write.holding.named.filter();
-        Ok(is_found(&self.calls.write(self.touch(&named)).await?))
+        Ok(is_found(&self.commands.write(self.touch(&named)).await?))
     }
 
     /// Returns the document, if this ticket was the last one that left it with a change.
-    async fn last_left(&self, write: &Write) -> Result<Document> {
+    async fn last_left(&self, write: &HolderWrite) -> Result<Document> {
         let field = self.field();
         let mut query = write.holding.named.filter();
         query.insert(format!("{field}.by"), write.holding.id.to_string());
-        self.calls.write(self.touch(&query)).await
+        self.commands.write(self.touch(&query)).await
     }
 
     /// Returns a command that only finds a document and increments its step.
@@ -278,9 +284,9 @@ impl DocumentStore {
 
     /// Returns a command that changes the first document that matches, and answers its `_id`.
     pub(crate) fn change_by(&self, query: &Document, update: &Document) -> RawDocumentBuf {
-        let time = self.calls.server_ms();
+        let time = self.commands.server_ms();
         rawdoc! {
-            "findAndModify": self.calls.collection.as_str(),
+            "findAndModify": self.commands.collection.as_str(),
             "query": raw(query),
             "update": raw(update),
             "fields": { "_id": 1 },
@@ -300,9 +306,9 @@ impl DocumentStore {
         let mut query = holding.named.filter();
         query.insert("$expr", doc! { "$and": holds });
         query.extend(only);
-        let time = self.calls.server_ms();
+        let time = self.commands.server_ms();
         rawdoc! {
-            "findAndModify": self.calls.collection.as_str(),
+            "findAndModify": self.commands.collection.as_str(),
             "query": raw(&query),
             "writeConcern": { "w": "majority", "j": true, "wtimeout": time },
             "maxTimeMS": time,
@@ -340,7 +346,7 @@ fn is_found(answer: &Document) -> bool {
     matches!(answer.get("value"), Some(Bson::Document(_)))
 }
 
-fn raw_array(documents: &[Document]) -> RawArrayBuf {
+pub(crate) fn raw_array(documents: &[Document]) -> RawArrayBuf {
     let mut array = RawArrayBuf::new();
     for document in documents {
         array.push(raw(document));

@@ -5,17 +5,17 @@ use std::time::Duration;
 
 use mongodb::bson::{Bson, Document};
 use tenure_core::{
-    CounterValue, Error, Key, LeaveOutcome, NUMBER_MAX, Note, Owner, Place, Result, Share, Ticket,
-    TicketId, TicketState, errors, served,
+    CounterValue, Error, Key, LeaveOutcome, NUMBER_MAX, Note, Owner, Place, Reason, Result, Share,
+    Ticket, TicketId, TicketState, errors, served,
 };
 
 use crate::field_prefix::Refusal;
-use crate::line::did;
-use crate::request::{Reads, Request, Verb};
+use crate::line::outcome;
+use crate::request::{Reads, TicketRequest, Verb};
 
 /// The outcome of a verb for its ticket.
 #[derive(Clone, Debug)]
-pub(crate) enum Outcome {
+pub(crate) enum VerbOutcome {
     /// It stands in the line.
     In(Place),
     /// It holds, and has read the document in the same step.
@@ -26,20 +26,22 @@ pub(crate) enum Outcome {
     Known,
     /// It would have to wait.
     Busy,
+    /// The record is fresh, and the join has to name it.
+    Fresh,
     Left(LeaveOutcome),
     Refused(Error),
 }
 
-impl Outcome {
+impl VerbOutcome {
     /// Adds the document that the ticket has read, if it asked for it and holds.
-    pub(crate) fn reading(self, wish: &Request, document: Option<&Document>) -> Self {
+    pub(crate) fn reading(self, request: &TicketRequest, document: Option<&Document>) -> Self {
         match (self, document) {
             (Self::In(place), Some(document))
-                if place.state == TicketState::Holding && wish.reads != Reads::Nothing =>
+                if place.state == TicketState::Holding && request.reads != Reads::Nothing =>
             {
                 Self::Read(place, document.clone())
             }
-            (came, _) => came,
+            (outcome, _) => outcome,
         }
     }
 
@@ -52,8 +54,8 @@ impl Outcome {
     }
 }
 
-/// Reads the outcome of each wish from an answer, in their order.
-pub(crate) struct Reader<'a> {
+/// Reads the outcome of each request from an answer, in their order.
+pub(crate) struct AnswerReader<'a> {
     answer: &'a Document,
     places: slice::Iter<'a, Bson>,
     /// Leaves come first in the array `did`.
@@ -62,64 +64,66 @@ pub(crate) struct Reader<'a> {
     refusals: &'a [Refusal],
 }
 
-impl<'a> Reader<'a> {
+impl<'a> AnswerReader<'a> {
     pub(crate) fn new(
         answer: &'a Document,
-        wishes: &[&Request],
+        requests: &[&TicketRequest],
         refusals: &'a [Refusal],
     ) -> Option<Self> {
-        let leaves = wishes.iter().filter(|wish| matches!(wish.verb, Verb::Leave { .. })).count();
+        let leaves = requests.iter().filter(|request| request.is_leave()).count();
         let array = |field| answer.get_array(field).map_or(&[][..], Vec::as_slice);
         let (leaves, joins) = array("did").split_at_checked(leaves)?;
         let (leaves, joins) = (leaves.iter(), joins.iter());
         Some(Self { answer, places: array("places").iter(), leaves, joins, refusals })
     }
 
-    /// Returns the outcome of the next wish, or `None` if no step of Tenure's gives such an answer.
-    pub(crate) fn next(&mut self, wish: &Request) -> Option<Outcome> {
-        match wish.verb {
-            Verb::Leave { .. } => left(as_whole(self.leaves.next()?)?).map(Outcome::Left),
+    /// Returns the outcome of the next request, or `None` if no step of Tenure's gives such an answer.
+    pub(crate) fn next(&mut self, request: &TicketRequest) -> Option<VerbOutcome> {
+        match request.verb {
+            Verb::Leave { .. } => left(as_whole(self.leaves.next()?)?).map(VerbOutcome::Left),
             Verb::Renew | Verb::Look => self.seen(),
-            Verb::Join { .. } => self.joined(&wish.ticket),
+            Verb::Join { .. } => self.joined(&request.ticket),
         }
     }
 
-    fn seen(&mut self) -> Option<Outcome> {
+    fn seen(&mut self) -> Option<VerbOutcome> {
         let place = self.places.next()?.as_document()?;
         if place.is_empty() {
-            return Some(Outcome::Nowhere);
+            return Some(VerbOutcome::Nowhere);
         }
-        self.place(place).map(Outcome::In)
+        self.place(place).map(VerbOutcome::In)
     }
 
-    fn joined(&mut self, ticket: &Ticket) -> Option<Outcome> {
+    fn joined(&mut self, ticket: &Ticket) -> Option<VerbOutcome> {
         let (place, key) = (self.places.next()?.as_document()?, &ticket.key);
         Some(match as_whole(self.joins.next()?)? {
-            did::SERVED | did::QUEUED => Outcome::In(self.place(place)?),
-            did::KNOWN => Outcome::Known,
-            did::BUSY => Outcome::Busy,
-            did::MIXED => Outcome::Refused(errors::other_capacity(
+            outcome::SERVED | outcome::QUEUED => VerbOutcome::In(self.place(place)?),
+            outcome::KNOWN => VerbOutcome::Known,
+            outcome::BUSY => VerbOutcome::Busy,
+            outcome::FRESH => VerbOutcome::Fresh,
+            outcome::MIXED => VerbOutcome::Refused(errors::other_capacity(
                 key,
                 number(self.answer, "of")?,
                 ticket.share,
             )),
-            did::OF_ANOTHER => Outcome::Refused(errors::id_of_another(
+            outcome::OF_ANOTHER => VerbOutcome::Refused(errors::id_of_another(
                 key,
                 ticket.id,
                 place.get_str("owner").ok()?,
             )),
-            did::FULL => Outcome::Refused(errors::line_is_full(key)),
-            did::TOO_LONG => Outcome::Refused(Error::rejected(format!(
+            outcome::FULL => VerbOutcome::Refused(errors::line_is_full(key)),
+            outcome::TOO_LONG => VerbOutcome::Refused(Error::rejected(format!(
                 "the line of {key:?} is full: its document is near the 16 MiB that MongoDB allows, and takes no more tickets"
-            ))),
-            did::NO_NUMBERS_LEFT => {
+            ))
+            .with_reason(Reason::DocumentRefused)),
+            outcome::NO_NUMBERS_LEFT => {
                 let after = number(self.answer, "last").unwrap_or(0) + 1;
                 let clock = number(self.answer, "at")?.saturating_mul(1000);
-                Outcome::Refused(errors::no_numbers_left(key, after.max(clock).max(ticket.floor)))
+                VerbOutcome::Refused(errors::no_numbers_left(key, after.max(clock).max(ticket.floor)))
             }
             did => {
-                let nth = usize::try_from(did - did::REFUSED).ok()?;
-                Outcome::Refused((self.refusals.get(nth)?.error)(key))
+                let nth = usize::try_from(did - outcome::REFUSED).ok()?;
+                VerbOutcome::Refused((self.refusals.get(nth)?.error)(key))
             }
         })
     }
@@ -143,28 +147,12 @@ impl<'a> Reader<'a> {
 
 fn left(did: i64) -> Option<LeaveOutcome> {
     Some(match did {
-        did::ABSENT => LeaveOutcome::Absent,
-        did::WAITING => LeaveOutcome::Waiting,
-        did::HOLDING => LeaveOutcome::Holding,
-        did::TOLD => LeaveOutcome::Requested,
+        outcome::ABSENT => LeaveOutcome::Absent,
+        outcome::WAITING => LeaveOutcome::Waiting,
+        outcome::HOLDING => LeaveOutcome::Holding,
+        outcome::TOLD => LeaveOutcome::Requested,
         _ => return None,
     })
-}
-
-/// Returns the outcome of a short verb.
-pub(crate) fn alone(answer: &Document, verb: Verb) -> Option<Outcome> {
-    if let Verb::Leave { .. } = verb {
-        return Some(Outcome::Left(LeaveOutcome::Holding));
-    }
-    let seat = answer.get_array("held").ok()?.first()?.as_document()?;
-    Some(Outcome::In(Place {
-        number: number(seat, "n")?,
-        state: TicketState::Holding,
-        ahead: 0,
-        life: Some(millis(number(seat, "ends")?, number(answer, "at")?)),
-        look: None,
-        leaving: false,
-    }))
 }
 
 /// Returns the tickets of a line, from the front.

@@ -6,7 +6,7 @@ use mongodb::Client;
 use mongodb::options::ClientOptions;
 use tenure_core::Result;
 
-use crate::name::Name;
+use crate::server_label::ServerLabel;
 use crate::trouble;
 
 /// Heartbeat interval of the driver, which notices a frozen server.
@@ -22,7 +22,10 @@ const CONNECTING_MAX: u32 = 4;
 const SEARCH: u32 = 4;
 
 /// Returns a client with these options, which the calling runtime drives.
-pub(crate) fn client(mut options: ClientOptions, timeout: Duration) -> Result<(Client, Name)> {
+pub(crate) fn client(
+    mut options: ClientOptions,
+    timeout: Duration,
+) -> Result<(Client, ServerLabel)> {
     options.app_name.get_or_insert_with(|| "tenure".to_owned());
     options.heartbeat_freq.get_or_insert(HEARTBEAT);
     options.connect_timeout.get_or_insert(CONNECT.min(timeout));
@@ -34,7 +37,7 @@ pub(crate) fn client(mut options: ClientOptions, timeout: Duration) -> Result<(C
     // others.
     options.max_pool_size = Some(most.saturating_add(1));
     options.max_connecting.get_or_insert(CONNECTING_MAX);
-    let name = Name::of(&options);
+    let servers = ServerLabel::of(&options);
     let client = Client::with_options(options);
-    client.map(|client| (client, name.clone())).map_err(|error| trouble::error(&name, &error))
+    client.map(|client| (client, servers.clone())).map_err(|error| trouble::error(&servers, &error))
 }

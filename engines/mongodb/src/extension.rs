@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use mongodb::Client;
-use mongodb::bson::{Bson, Document, RawDocumentBuf};
+use mongodb::bson::{Bson, Document, RawDocumentBuf, cstr};
 use mongodb::options::ClientOptions;
 use tenure_core::{Error, Key, Place, Result, Ticket, TicketId};
 use tokio::runtime::Handle;
@@ -15,41 +15,39 @@ use tokio::sync::OwnedSemaphorePermit;
 
 pub use crate::RETRIES;
 pub use crate::answer::whole;
-pub use crate::call::Calls;
-pub use crate::count::millis;
-pub use crate::feed::{Consumer, Feed, Hears, Listening, Wants};
-pub use crate::field_prefix::{FieldPrefix, Refusal, Way, scratch};
+pub use crate::command::CommandSender;
+pub use crate::counter::millis;
+pub use crate::feed::{Consumer, Feed, Hears, Listening};
+pub use crate::field_prefix::{FieldPrefix, PartStages, Refusal, scratch};
 pub use crate::line::{Steps, raw};
 pub use crate::location::{CompiledPipelines, Location};
 pub use crate::projection::{Projections, Reply};
-pub use crate::readable::{
-    has_empty_line, has_readable_line, may_have_line, number, unless_foreign,
-};
+pub use crate::readable::{may_have_line, number, takes_tickets, unless_foreign};
 pub use crate::request::Reads;
 pub use crate::trouble::{is_about_one, other_id};
 pub use crate::url::read as read_url;
+pub use crate::wants::Wants;
 
-use crate::answer::{self, Outcome};
-use crate::bundle;
-use crate::call::Update;
+use crate::answer::VerbOutcome;
+use crate::batch;
 use crate::connect;
 use crate::fresh::Fresh;
-use crate::name::Name;
-use crate::request::Verb;
+use crate::request::{TicketRequest, Verb};
+use crate::server_label::ServerLabel;
 use crate::settings::Settings;
 use crate::store::MongoStore;
 use crate::trouble;
 
 /// The differences between documents and records of the engine's own.
 pub struct Extension {
-    /// Returns the filter for the changes that carry letters for this inbox, in the field `bell`.
+    /// Returns the filter for the changes that carry letters for this inbox, in the field `notices`.
     pub letters: Box<dyn Fn(&str) -> Wants + Send + Sync>,
     /// Returns the name of a document from its `_id`, as [`Location::document`] has it.
     pub name: fn(&Bson) -> String,
 }
 
 /// The outcome of a join.
-pub enum Joined {
+pub enum JoinOutcome {
     /// The ticket stands in the line. If it holds, it may have read the document.
     In(Place, Option<Document>),
     /// It would have to wait.
@@ -66,25 +64,25 @@ impl MongoStore {
         settings: &Settings,
         extension: Extension,
     ) -> Result<Self> {
-        let (client, name) = connect::client(options, settings.timeout)?;
-        Self::of(client, name, Handle::current(), settings, true, Some(extension)).await
+        let (client, servers) = connect::client(options, settings.timeout)?;
+        Self::of(client, servers, Handle::current(), settings, true, Some(extension)).await
     }
 
-    /// Opens the store over a client of the program's own, which `home` drives.
+    /// Opens the store over a client of the program's own, which `runtime` drives.
     #[doc(hidden)]
     pub async fn extended_over(
         client: Client,
-        home: Handle,
+        runtime: Handle,
         settings: &Settings,
         extension: Extension,
     ) -> Result<Self> {
-        Self::of(client, Name::unknown(), home, settings, false, Some(extension)).await
+        Self::of(client, ServerLabel::unknown(), runtime, settings, false, Some(extension)).await
     }
 
     /// Returns the commands of the collection.
     #[doc(hidden)]
-    pub fn calls(&self) -> &Arc<Calls> {
-        &self.calls
+    pub fn commands(&self) -> &Arc<CommandSender> {
+        &self.commands
     }
 
     /// Returns the change stream of the collection.
@@ -93,17 +91,9 @@ impl MongoStore {
         &self.feed
     }
 
-    /// Adds warnings to the guarantees.
-    #[doc(hidden)]
-    pub fn warn(&mut self, warnings: Vec<String>) {
-        for warning in &warnings {
-            tracing::warn!("{warning}");
-        }
-        self.profile.warnings.extend(warnings);
-    }
-
     /// Joins the empty line of any document that the place finds, in this order, and reads the
-    /// document with its `_id`. The stage comes last. Returns `None` if there is no such document.
+    /// document with its `_id`. The stage comes last. Returns `None` if there is no such document,
+    /// or another ticket was quicker.
     #[doc(hidden)]
     pub async fn join_any(
         &self,
@@ -113,75 +103,69 @@ impl MongoStore {
         sort: Option<&Document>,
         reads: &Reads,
     ) -> Result<Option<(Place, Document)>> {
-        let alone = any.kit.alone.as_ref().ok_or_else(|| self.calls.strange())?;
-        let joins = alone.join(ticket, self.lanes.inbox(), &Fresh::new());
-        let update = Update {
-            filter: &any.filter,
-            filling: None,
-            first: joins.first,
-            stages: [joins.stages, &[last], &[]],
-            fields: with_id(any.kit.answers.of_alone(reads)),
-            makes: false,
-            expects: RawDocumentBuf::new(),
-            sort,
-        };
-        let Some(answer) = self.calls.update(&update).await? else { return Ok(None) };
-        let opened = any.kit.answers.open_alone(answer);
-        match answer::alone(&opened.said, Verb::Join { hurry: true }) {
-            Some(Outcome::In(place)) => Ok(Some((place, opened.document.unwrap_or_default()))),
-            _ => Err(self.calls.strange()),
+        let verb = Verb::Join { hurry: true };
+        let request =
+            TicketRequest { reads: reads.clone(), ..TicketRequest::new(ticket.clone(), verb) };
+        let last = [last];
+        let mut update = batch::update(any, &[&request], self.batcher.inbox(), &Fresh::new());
+        update.stages.push(&last);
+        (update.sort, update.expects) = (sort, RawDocumentBuf::new());
+        update.fields.append(cstr!("id"), "$_id");
+        let Some(mut answer) = self.commands.update(&update).await? else { return Ok(None) };
+        let id = answer.remove("id").unwrap_or_default();
+        let reply = any.pipelines.answers.open(answer);
+        self.batcher.deliver(&reply.said);
+        let read = batch::read(any, &[&request], Some(&reply.said));
+        match read.and_then(|outcomes| outcomes.into_iter().next()) {
+            Some(VerbOutcome::In(place)) => {
+                let mut document = reply.document.unwrap_or_default();
+                document.insert("_id", id);
+                Ok(Some((place, document)))
+            }
+            Some(VerbOutcome::Busy) => Ok(None),
+            Some(VerbOutcome::Refused(error)) => Err(error),
+            _ => Err(self.commands.strange()),
         }
     }
 
     /// Records that the ticket has joined the empty line at this place.
     #[doc(hidden)]
-    pub fn has_joined(&self, spot: &Location, ticket: &Ticket, place: &Place) {
+    pub fn has_joined(&self, location: &Location, ticket: &Ticket, place: &Place) {
         self.mail.expect(ticket.id, ticket.ttl);
-        self.roll.enter(&spot.record, ticket.id, self.stream.opening(), &self.mail);
-        self.roll.came_alone(&spot.record, ticket.id);
+        self.tickets.enter(&location.record, ticket.id, self.stream.opening(), &self.mail);
         self.mail.learn(ticket.id, place);
     }
 
     /// Records that the ticket has left the line at this place, by a step that reported this.
     #[doc(hidden)]
-    pub fn has_left(&self, spot: &Location, id: TicketId, said: Option<&Document>) {
+    pub fn has_left(&self, location: &Location, id: TicketId, said: Option<&Document>) {
         if let Some(said) = said {
-            self.lanes.hear(said);
+            self.batcher.deliver(said);
         }
-        self.forget(spot, id);
+        self.forget(location, id);
     }
 
     /// Waits for the caller's turn to change the document.
     #[doc(hidden)]
-    pub async fn turn(&self, spot: &Location) -> Option<OwnedSemaphorePermit> {
-        self.lanes.turn(spot).await
+    pub async fn turn(&self, location: &Location) -> Option<OwnedSemaphorePermit> {
+        self.batcher.turn(location).await
     }
 
     /// Returns the stages by which the ticket leaves the line at this place.
     #[doc(hidden)]
-    pub fn leave_stages(&self, spot: &Location, id: TicketId) -> Vec<RawDocumentBuf> {
-        bundle::leave(spot, id, self.lanes.inbox()).pipeline().cloned().collect()
+    pub fn leave_stages(&self, location: &Location, id: TicketId) -> Vec<RawDocumentBuf> {
+        batch::leave(location, id, self.batcher.inbox()).pipeline().cloned().collect()
     }
 }
 
-impl Calls {
+impl CommandSender {
     /// Returns the error for an answer that no step of Tenure's gives.
     pub fn strange(&self) -> Error {
-        trouble::strange(&self.name)
+        trouble::strange(&self.servers)
     }
 
     /// Adds the place of a line to an error about its contents.
-    pub fn in_line(&self, error: Error, spot: &Location, key: &Key) -> Error {
-        trouble::in_line(error, &self.collection, spot, key)
+    pub fn in_line(&self, error: Error, location: &Location, key: &Key) -> Error {
+        trouble::in_line(error, &self.collection, location, key)
     }
-}
-
-/// Returns the same fields with the `_id`.
-fn with_id(fields: RawDocumentBuf) -> RawDocumentBuf {
-    if fields.is_empty() {
-        return fields;
-    }
-    let mut fields = Document::try_from(fields).unwrap_or_default();
-    fields.insert("_id", 1);
-    raw(&fields)
 }

@@ -1,14 +1,12 @@
-//! Facts about the servers, and what follows from them for the locks.
+//! DeploymentFacts about the servers, and what follows from them for the locks.
 
 use std::time::Duration;
 
 use mongodb::bson::{Bson, Document, rawdoc};
-use mongodb::options::ServerAddress;
 use tenure_core::{Error, EventDelivery, Guarantees, Liveness, Reason, Result, TokenDurability};
 
 use crate::answer::whole;
-use crate::call::Calls;
-use crate::clocks::{self, Peers};
+use crate::command::CommandSender;
 use crate::opening;
 use crate::settings::Settings;
 
@@ -16,9 +14,9 @@ use crate::settings::Settings;
 /// compute: MongoDB 4.4.
 const WIRE_VERSION_MIN: i64 = 9;
 
-/// Facts about the servers and the collection.
+/// DeploymentFacts about the servers and the collection.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Facts {
+pub(crate) struct DeploymentFacts {
     pub(crate) topology: Topology,
     /// Members of a set, without those that keep no data.
     members: usize,
@@ -27,10 +25,8 @@ pub(crate) struct Facts {
     unreaped: Option<String>,
     /// Whether the user may not open a change stream.
     is_deaf: bool,
-    /// Warning of the clocks that decide when a lock ends.
-    clocks: Option<String>,
-    /// Warnings of the collection.
-    collection: Vec<String>,
+    /// Warning of the collection.
+    collection: Option<String>,
 }
 
 /// How the servers keep the collection together.
@@ -41,26 +37,17 @@ pub(crate) enum Topology {
     Alone,
 }
 
-impl Facts {
-    /// Asks the servers. If the collection has Tenure's own records, it has the servers reap idle
-    /// ones, and refuses a collection that cannot keep locks.
-    pub(crate) async fn ask(calls: &Calls, has_records: bool) -> Result<Self> {
-        let admin = calls.client.database("admin");
-        let hello = calls.ask(&admin, rawdoc! { "hello": 1 }).await?;
-        let mut facts = Self::read(&hello, &calls.name.servers)?;
+impl DeploymentFacts {
+    /// Asks the servers, and refuses a collection that cannot keep locks. If the collection has
+    /// Tenure's own records, it has the servers reap idle ones.
+    pub(crate) async fn ask(commands: &CommandSender, has_records: bool) -> Result<Self> {
+        let admin = commands.client.database("admin");
+        let hello = commands.ask(&admin, rawdoc! { "hello": 1 }).await?;
+        let mut facts = Self::read(&hello, &commands.servers.label)?;
+        facts.collection = opening::check(commands).await?;
+        facts.is_deaf = is_deaf(commands).await;
         if has_records {
-            facts.collection = opening::check(calls).await?;
-        }
-        facts.is_deaf = is_deaf(calls).await;
-        facts.clocks = match facts.topology {
-            Topology::Sharded => clocks::warning(calls, Peers::Routers, calls.name.hosts.clone()),
-            Topology::Set | Topology::Alone => {
-                clocks::warning(calls, Peers::Members, members(&hello))
-            }
-        }
-        .await;
-        if has_records {
-            facts.unreaped = match calls.reap().await {
+            facts.unreaped = match commands.reap().await {
                 Ok(()) => None,
                 Err(error) if error.reason() == Some(Reason::LoginRequired) => return Err(error),
                 Err(error) => Some(error.to_string()),
@@ -95,8 +82,7 @@ impl Facts {
             arbiters: count("arbiters"),
             unreaped: None,
             is_deaf: false,
-            clocks: None,
-            collection: Vec::new(),
+            collection: None,
         })
     }
 
@@ -134,7 +120,7 @@ impl Facts {
             ),
             Topology::Sharded => warnings.extend([
                 "on a sharded cluster a hand-over is reported only once the quietest shard has written, which is every ten seconds by default: set periodicNoopIntervalSecs to 1".to_owned(),
-                "on a sharded cluster each router ends locks and numbers them by its own clock: have NTP keep the routers' clocks together, or give locks a margin; only the routers that the URL names are compared".to_owned(),
+                "on a sharded cluster each router ends locks and numbers them by its own clock: have NTP keep the routers' clocks together, or give locks a margin".to_owned(),
             ]),
             Topology::Set if self.arbiters > 0 => warnings.push(
                 "this replica set has an arbiter: when one of its other members is gone, no majority has a write on disk, and nothing is locked until it is back; replace the arbiter by a member with data".to_owned(),
@@ -147,8 +133,7 @@ impl Facts {
             ),
             Topology::Set => {}
         }
-        warnings.extend(self.clocks.clone());
-        warnings.extend(self.collection.iter().cloned());
+        warnings.extend(self.collection.clone());
         if self.is_deaf {
             warnings.push("this user may not listen to changes, so waiting tickets poll, finally once a second: allow `changeStream` and `find` on the collection".to_owned());
         }
@@ -159,24 +144,18 @@ impl Facts {
     }
 }
 
-/// Returns the members that keep data and answer clients.
-fn members(hello: &Document) -> Vec<ServerAddress> {
-    let members = ["hosts", "passives"].iter().filter_map(|field| hello.get_array(field).ok());
-    let names = members.flatten().filter_map(Bson::as_str);
-    names.filter_map(|name| ServerAddress::parse(name).ok()).collect()
-}
-
 /// Returns whether this user is known not to be allowed to open a change stream.
-async fn is_deaf(calls: &Calls) -> bool {
-    let admin = calls.client.database("admin");
-    let asked = calls.ask(&admin, rawdoc! { "connectionStatus": 1, "showPrivileges": true }).await;
+async fn is_deaf(commands: &CommandSender) -> bool {
+    let admin = commands.client.database("admin");
+    let asked =
+        commands.ask(&admin, rawdoc! { "connectionStatus": 1, "showPrivileges": true }).await;
     let Ok(status) = asked else { return false };
     let Ok(status) = status.get_document("authInfo") else { return false };
     if status.get_array("authenticatedUsers").is_ok_and(Vec::is_empty) {
         return false;
     }
     let Ok(privileges) = status.get_array("authenticatedUserPrivileges") else { return false };
-    let (database, collection) = (calls.database.name(), calls.collection.as_str());
+    let (database, collection) = (commands.database.name(), commands.collection.as_str());
     let allows = |privilege: &Bson| {
         let privilege = privilege.as_document()?;
         let resource = privilege.get_document("resource").ok()?;
@@ -198,10 +177,10 @@ mod tests {
 
     use super::*;
 
-    fn facts(more: Document) -> Facts {
+    fn facts(more: Document) -> DeploymentFacts {
         let mut hello = doc! { "maxWireVersion": 17, "isWritablePrimary": true };
         hello.extend(more);
-        Facts::read(&hello, "a").unwrap()
+        DeploymentFacts::read(&hello, "a").unwrap()
     }
 
     #[test]

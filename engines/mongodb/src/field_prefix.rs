@@ -1,4 +1,4 @@
-//! A lens: where in a document a line lives, how it is read, and how it is put back.
+//! A field prefix: where in a document a line lives, how it is read, and how it is put back.
 //!
 //! The stages of a verb know the fields of a line and nothing of the document around it. A line at
 //! the root of a record of Tenure's own needs no way in or out, and neither does one in a field of
@@ -25,7 +25,8 @@ impl Limits {
 
 /// How a part is found: the expression for the part, and the stages that take its line out and put
 /// it back.
-pub struct Way {
+#[derive(Clone, Debug)]
+pub struct PartStages {
     /// Names of the fields that lead to it, each followed by a dot.
     pub place: String,
     /// The expression for the part.
@@ -90,20 +91,50 @@ impl FieldPrefix {
     }
 
     /// A line in this field of a part of the document.
-    pub fn part(name: &str, way: Way) -> Self {
-        let (prefix, place) = (format!("{}.", scratch(name)), format!("{}{name}.", way.place));
-        let Way { part, out, back, refusals, .. } = way;
+    pub fn part(name: &str, part: PartStages) -> Self {
+        let (prefix, place) = (format!("{}.", scratch(name)), format!("{}{name}.", part.place));
+        let PartStages { part, out, back, refusals, .. } = part;
         Self { prefix, place, part: Some(part), out, back, refusals, ..Self::field(name) }
+    }
+
+    /// Returns a stage that was written with `@held` for the name of the field `held`, and `$@held`
+    /// for its value.
+    pub(crate) fn stage(&self, written: &Document) -> Document {
+        self.named(written, &self.prefix)
+    }
+
+    /// The same for an expression after the stages.
+    pub(crate) fn expression(&self, written: &Document) -> Document {
+        self.named(written, &self.prefix_after())
+    }
+
+    fn named(&self, written: &Document, prefix: &str) -> Document {
+        let fields = written.iter().filter_map(|(name, value)| {
+            let name = match name.strip_prefix('@') {
+                None => name.to_owned(),
+                Some(field) if self.keeps(field) => format!("{prefix}{field}"),
+                Some(_) => return None,
+            };
+            Some((name, self.value(value, prefix)))
+        });
+        fields.collect()
+    }
+
+    fn value(&self, written: &Bson, prefix: &str) -> Bson {
+        match written {
+            Bson::String(text) => match text.strip_prefix("$@") {
+                Some(field) => Bson::String(format!("${prefix}{field}")),
+                None => written.clone(),
+            },
+            Bson::Array(all) => all.iter().map(|value| self.value(value, prefix)).collect(),
+            Bson::Document(fields) => self.named(fields, prefix).into(),
+            _ => written.clone(),
+        }
     }
 
     /// Returns the name of a field of the line, for a stage that sets it.
     pub(crate) fn name(&self, field: &str) -> String {
         [&self.prefix, field].concat()
-    }
-
-    /// Returns the value of a field of the line, for an expression.
-    pub(crate) fn value(&self, field: &str) -> String {
-        ["$", &self.prefix, field].concat()
     }
 
     /// Returns whether the line keeps a field. A record keeps its key, when it may be reaped, and
@@ -124,10 +155,14 @@ impl FieldPrefix {
 
     /// Returns the value of a field of the line after the stages.
     pub(crate) fn seen(&self, field: &str) -> String {
+        format!("${}{field}", self.prefix_after())
+    }
+
+    fn prefix_after(&self) -> String {
         match (&self.field, &self.part) {
-            (Some(name), Some(_)) => format!("$$part.{name}.{field}"),
-            (Some(name), None) => format!("${name}.{field}"),
-            (None, _) => format!("${field}"),
+            (Some(name), Some(_)) => format!("$part.{name}."),
+            (Some(name), None) => format!("{name}."),
+            (None, _) => String::new(),
         }
     }
 

@@ -27,31 +27,25 @@ pub(crate) struct Fresh {
 impl Fresh {
     /// The names of a join that knows no fresh record.
     pub(crate) fn new() -> Self {
-        Self { name: TicketId::fresh(), seen: String::new() }
+        Self::named(TicketId::fresh())
     }
 
-    /// Returns the name that this join gives to a fresh record.
-    pub(crate) fn name(&self) -> String {
-        self.name.to_string()
-    }
-
-    /// Returns the name of the fresh record in the last answer, or an empty text.
-    pub(crate) fn seen(&self) -> &str {
-        &self.seen
+    /// The same with this name for a fresh record.
+    pub(crate) fn named(name: TicketId) -> Self {
+        Self { name, seen: String::new() }
     }
 
     /// Adds both names to the arguments of a command.
     pub(crate) fn name_in(&self, ask: &mut RawDocumentBuf) {
-        ask.append(cstr!("made"), self.name());
+        ask.append(cstr!("made"), self.name.to_string());
         ask.append(cstr!("seen"), self.seen.as_str());
     }
 
-    /// Returns whether the answer to a join says that the record is fresh. If so, a command that is
-    /// sent now may give the first number.
-    pub(crate) async fn sees(&mut self, answer: Option<&Document>) -> bool {
-        let Some(Ok(made)) = answer.map(|answer| answer.get_str("made")) else { return false };
-        made.clone_into(&mut self.seen);
+    /// Notes the fresh record that an answer names. A command that is sent now may give its first
+    /// number.
+    pub(crate) async fn see(&mut self, answer: Option<&Document>) {
+        let made = answer.and_then(|answer| answer.get_str("made").ok());
+        made.unwrap_or_default().clone_into(&mut self.seen);
         sleep(CLOCK_STEP).await;
-        true
     }
 }

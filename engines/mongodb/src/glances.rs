@@ -6,7 +6,7 @@
 //! listens. The cost of this read does not depend on the number of changes.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use mongodb::bson::{Bson, Document, doc};
@@ -15,7 +15,7 @@ use tenure_core::{Result, TicketId, TicketState, jitter};
 use tenure_kit::subscriptions::Subscriptions;
 use tokio::time::sleep;
 
-use crate::call::Calls;
+use crate::command::CommandSender;
 use crate::location::Location;
 
 /// Longest time between two glances. With jitter it is at least half of this.
@@ -23,33 +23,34 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// Maximum records of one read.
 const RECORDS_AT_ONCE: usize = 256;
 
-/// The tickets of a store that are watched.
-pub(crate) struct Glances(Arc<Watched>);
+/// Reads the records of the watched tickets of a store.
+pub(crate) struct Glances(Arc<GlanceState>);
 
-struct Watched {
-    calls: Arc<Calls>,
+struct GlanceState {
+    commands: Arc<CommandSender>,
     mail: Arc<Subscriptions>,
     /// Returns the name of a record from its `_id`.
     name: fn(&Bson) -> String,
-    state: Mutex<State>,
+    watched: Mutex<WatchedTickets>,
 }
 
 #[derive(Default)]
-struct State {
-    /// The tickets that were seen holding, by their lines.
-    holding: HashMap<LinePlace, Line>,
-    /// The tickets that were seen waiting, by their lines.
-    waiting: HashMap<LinePlace, Line>,
+struct WatchedTickets {
+    /// The watches, by their numbers.
+    all: HashMap<u64, WatchedTicket>,
+    next: u64,
     is_running: bool,
 }
 
-impl State {
-    fn seen(&mut self, seen: TicketState) -> &mut HashMap<LinePlace, Line> {
-        match seen {
-            TicketState::Holding => &mut self.holding,
-            TicketState::Waiting => &mut self.waiting,
-        }
-    }
+#[derive(Clone)]
+struct WatchedTicket {
+    id: TicketId,
+    state: TicketState,
+    line: LinePlace,
+    /// The query for the record.
+    filter: Document,
+    /// Whether the last glance did not find it.
+    was_missed: bool,
 }
 
 /// Where a line is: a document may have lines in several places.
@@ -60,157 +61,126 @@ struct LinePlace {
     array: String,
 }
 
-struct Line {
-    /// The query for the record.
-    filter: Document,
-    tickets: Vec<Watching>,
-}
-
-struct Watching {
-    id: TicketId,
-    /// Whether the last glance did not find it.
-    was_missed: bool,
-}
-
 /// A watched ticket. Dropping this ends the watch.
 pub(crate) struct Glancing {
-    watched: Arc<Watched>,
-    seen: TicketState,
-    line: LinePlace,
-    id: TicketId,
+    state: Arc<GlanceState>,
+    number: u64,
 }
 
 impl Drop for Glancing {
     fn drop(&mut self) {
-        let mut state = self.watched.state();
-        let lines = state.seen(self.seen);
-        let Some(line) = lines.get_mut(&self.line) else { return };
-        if let Some(at) = line.tickets.iter().position(|ticket| ticket.id == self.id) {
-            line.tickets.remove(at);
-        }
-        if line.tickets.is_empty() {
-            lines.remove(&self.line);
-        }
+        self.state.watched.lock().all.remove(&self.number);
     }
 }
 
 impl Glances {
     pub(crate) fn new(
-        calls: Arc<Calls>,
+        commands: Arc<CommandSender>,
         mail: Arc<Subscriptions>,
         name: fn(&Bson) -> String,
     ) -> Self {
-        Self(Arc::new(Watched { calls, mail, name, state: Mutex::default() }))
+        Self(Arc::new(GlanceState { commands, mail, name, watched: Mutex::default() }))
     }
 
     /// Watches a ticket that was seen in this state. If a glance does not find it, its owner is
     /// notified.
-    pub(crate) fn at(&self, spot: &Location, id: TicketId, seen: TicketState) -> Glancing {
-        let array = match seen {
+    pub(crate) fn at(&self, location: &Location, id: TicketId, state: TicketState) -> Glancing {
+        let array = match state {
             TicketState::Holding => "held",
             TicketState::Waiting => "waiting",
         };
-        let (record, array) = (spot.record.clone(), format!("{}{array}", spot.kit.place));
-        let line = LinePlace { record, array };
-        let mut state = self.0.state();
-        let entry = state.seen(seen).entry(line.clone()).or_insert_with(|| {
-            let filter = Document::try_from(&spot.filter).expect("it was made of a document");
-            Line { filter, tickets: Vec::new() }
-        });
-        entry.tickets.push(Watching { id, was_missed: false });
-        if !state.is_running {
-            state.is_running = true;
-            self.0.calls.home.spawn(glance(self.0.clone()));
+        let array = format!("{}{array}", location.pipelines.place);
+        let line = LinePlace { record: location.record.clone(), array };
+        let filter = Document::try_from(&location.filter).expect("it was made of a document");
+        let mut watched = self.0.watched.lock();
+        let number = watched.next;
+        watched.next += 1;
+        watched.all.insert(number, WatchedTicket { id, state, line, filter, was_missed: false });
+        if !watched.is_running {
+            watched.is_running = true;
+            self.0.commands.runtime.spawn(glance(self.0.clone()));
         }
-        Glancing { watched: self.0.clone(), seen, line, id }
+        Glancing { state: self.0.clone(), number }
     }
 }
 
 /// Runs glances while tickets are watched.
-async fn glance(watched: Arc<Watched>) {
-    while watched.goes_on() {
+async fn glance(state: Arc<GlanceState>) {
+    while state.goes_on() {
         sleep(jitter(PAUSE, getrandom::u64().unwrap_or(0))).await;
-        for seen in [TicketState::Holding, TicketState::Waiting] {
-            let mut asked = watched.asked(seen);
-            while !asked.is_empty() {
-                let some = take(&mut asked);
-                // A failed read needs no retry: the next glance or the next renewal finds the same.
-                if let Err(error) = watched.look(seen, &some).await {
-                    tracing::debug!(%error, "watched records are not read");
-                }
+        let mut lines = state.lines();
+        while !lines.is_empty() {
+            // A failed read needs no retry: the next glance or the next renewal finds the same.
+            if let Err(error) = state.look(&take(&mut lines)).await {
+                tracing::debug!(%error, "watched records are not read");
             }
         }
     }
 }
 
-/// The query that finds a record as long as nothing has happened to the watched tickets of a line
-/// in it.
-struct Asked {
-    line: LinePlace,
-    query: Document,
-}
+/// The watched tickets of one line that were seen in one state, by the numbers of their watches.
+type WatchedLine = Vec<(u64, WatchedTicket)>;
 
-/// Takes the queries of the next read. The answer names records and not lines, so a read asks for
-/// one line of each record.
-fn take(asked: &mut Vec<Asked>) -> Vec<Asked> {
+/// Takes the lines of the next read. The answer names records and not lines, so a read asks for one
+/// line of each record.
+fn take(lines: &mut Vec<WatchedLine>) -> Vec<WatchedLine> {
     let mut records = HashSet::new();
-    let (now, later) = asked.drain(..).partition(|one| {
-        records.len() < RECORDS_AT_ONCE && records.insert(one.line.record.clone())
+    let (now, later) = lines.drain(..).partition(|line| {
+        records.len() < RECORDS_AT_ONCE && records.insert(line[0].1.line.record.clone())
     });
-    *asked = later;
+    *lines = later;
     now
 }
 
-/// Returns the condition that these tickets stand in the array of a line, and that none of them was
-/// asked to leave.
-fn condition(array: &str, tickets: &[Watching], seen: TicketState) -> Document {
-    let ids: Vec<Bson> = tickets.iter().map(|ticket| ticket.id.to_string().into()).collect();
-    if seen == TicketState::Waiting {
+/// Returns the query that finds a record as long as nothing has happened to these tickets.
+fn query(tickets: &WatchedLine) -> Document {
+    let (_, first) = &tickets[0];
+    let ids: Vec<String> = tickets.iter().map(|(_, ticket)| ticket.id.to_string()).collect();
+    let (mut query, array) = (first.filter.clone(), first.line.array.as_str());
+    query.extend(match first.state {
         // A waiting ticket may have been served just now, with its letter in flight.
-        return doc! { array: { "$elemMatch": { "id": { "$in": ids }, "told": { "$ne": true } } } };
-    }
-    let told = doc! { "id": { "$in": ids.clone() }, "told": true };
-    doc! { format!("{array}.id"): { "$all": ids }, array: { "$not": { "$elemMatch": told } } }
+        TicketState::Waiting => {
+            doc! { array: { "$elemMatch": { "id": { "$in": ids }, "told": { "$ne": true } } } }
+        }
+        TicketState::Holding => {
+            let told = doc! { "id": { "$in": &ids }, "told": true };
+            doc! { format!("{array}.id"): { "$all": ids }, array: { "$not": { "$elemMatch": told } } }
+        }
+    });
+    query
 }
 
-impl Watched {
+impl GlanceState {
     /// Returns whether tickets are watched. If none is, the task ends.
     fn goes_on(&self) -> bool {
-        let mut state = self.state();
-        state.is_running = !state.holding.is_empty() || !state.waiting.is_empty();
-        state.is_running
+        let mut watched = self.watched.lock();
+        watched.is_running = !watched.all.is_empty();
+        watched.is_running
     }
 
-    fn asked(&self, seen: TicketState) -> Vec<Asked> {
-        let mut state = self.state();
-        let asked = state.seen(seen).iter().map(|(place, line)| {
-            let mut query = line.filter.clone();
-            query.extend(condition(&place.array, &line.tickets, seen));
-            Asked { line: place.clone(), query }
-        });
-        asked.collect()
+    /// Returns the watched tickets by their lines.
+    fn lines(&self) -> Vec<WatchedLine> {
+        let mut lines: HashMap<LinePlace, WatchedLine> = HashMap::new();
+        for (number, ticket) in &self.watched.lock().all {
+            lines.entry(ticket.line.clone()).or_default().push((*number, ticket.clone()));
+        }
+        lines.into_values().collect()
     }
 
-    async fn look(&self, seen: TicketState, asked: &[Asked]) -> Result<()> {
-        let queries: Vec<Bson> = asked.iter().map(|one| one.query.clone().into()).collect();
-        let found = self.calls.ids(&doc! { "$or": queries }).await?;
+    async fn look(&self, lines: &[WatchedLine]) -> Result<()> {
+        let queries: Vec<Document> = lines.iter().map(query).collect();
+        let found = self.commands.ids(&doc! { "$or": queries }).await?;
         let found: HashSet<String> = found.iter().map(self.name).collect();
-        let mut state = self.state();
-        for one in asked {
-            let Some(line) = state.seen(seen).get_mut(&one.line) else { continue };
-            let is_missed = !found.contains(&one.line.record);
-            for ticket in &mut line.tickets {
-                // A letter to a waiting ticket may be in flight.
-                if is_missed && (ticket.was_missed || seen == TicketState::Holding) {
-                    self.mail.look(ticket.id);
-                }
-                ticket.was_missed = is_missed;
+        let mut watched = self.watched.lock();
+        for (number, seen) in lines.iter().flatten() {
+            let Some(ticket) = watched.all.get_mut(number) else { continue };
+            let was_missed = ticket.was_missed;
+            ticket.was_missed = !found.contains(&seen.line.record);
+            // A letter to a waiting ticket may be in flight.
+            if ticket.was_missed && (was_missed || seen.state == TicketState::Holding) {
+                self.mail.look(seen.id);
             }
         }
         Ok(())
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
     }
 }

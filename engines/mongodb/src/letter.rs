@@ -1,4 +1,4 @@
-//! A letter: a notification of a ticket, which a step writes into the record's field `bell`.
+//! A letter: a notification of a ticket, which a step writes into the record's field `notices`.
 
 use tenure_core::TicketId;
 use tenure_kit::subscriptions::{Notification, Subscriptions};
@@ -7,9 +7,9 @@ use tenure_kit::subscriptions::{Notification, Subscriptions};
 pub(crate) const INBOX_LETTERS: usize = 16;
 const ID_LETTERS: usize = 32;
 
-/// Delivers the letters of a bell that are for this inbox to the boxes of their tickets.
-pub(crate) fn deliver(mail: &Subscriptions, inbox: &str, bell: &str) {
-    for letter in bell.split_ascii_whitespace() {
+/// Delivers the letters of a notices that are for this inbox to the boxes of their tickets.
+pub(crate) fn deliver(mail: &Subscriptions, inbox: &str, notices: &str) {
+    for letter in notices.split_ascii_whitespace() {
         if !letter.starts_with(inbox) {
             continue;
         }

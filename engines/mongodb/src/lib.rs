@@ -25,36 +25,34 @@
 //! | `connect` | how the driver is set up |
 //! | `store`, `engine` | how the engine is opened, and the nine verbs |
 //! | `facts` | the results of the check at start-up: guarantees, refusals, warnings |
-//! | `trouble`, `name` | errors as sentences; the names of the servers, without passwords |
+//! | `trouble`, `server_label` | errors as sentences; the names of the servers, without passwords |
 //!
 //! An engine adds files for what only its store has. Here these are:
 //!
 //! | file | contents |
 //! |---|---|
-//! | `line`, `verbs`, `count` | the fields of a record, and the stages of each verb |
-//! | `alone` | short verbs for a ticket that is alone in its line |
+//! | `line` | the fields of a line |
+//! | `stages`, `verbs`, `counter` | the stages of every step, of each verb, and of a number |
 //! | `field_prefix`, `location` | where a line lives: in which document, and where in it |
 //! | `extension` | the extension point for lines in other documents |
 //! | `projection`, `answer`, `letter` | the answers to verbs, and the letters in a change stream |
-//! | `request`, `ask`, `lane`, `bundle` | batching: verbs for one record go together in one command |
+//! | `request`, `batch`, `batcher` | batching: verbs for one record go together in one command |
 //! | `fresh`, `readable` | the first number of a new record, and which records and lines this version can read |
 //! | `opening` | which collections can keep locks |
-//! | `call`, `records` | how a command is sent, and the commands about many records |
-//! | `clocks` | how far apart the clocks of a set's members are |
-//! | `feed` | the one change stream of a store, and its consumers |
-//! | `stream`, `local_tickets` | letters as a consumer of the feed, and which tickets stand where |
+//! | `command`, `records` | how a command is sent, and the commands about many records |
+//! | `feed`, `wants`, `change_stream` | the one change stream of a store, and its consumers |
+//! | `watching`, `stream`, `local_tickets` | how a ticket waits, its letters as a consumer of the feed, and which tickets stand where |
 //! | `glances` | a read of the records of watched tickets, about once a second, for what no letter reports |
-//! | `onlooker`, `mirror` | onlookers as consumers of the feed, and the events of a line from its changes |
-//! | `turns` | how many calls change one number at a time |
+//! | `onlooker`, `followed_line`, `mirror` | onlookers as consumers of the feed, and the events of a line from its changes |
+//! | `record_map` | a bounded map by records, and how many commands change one at a time |
 
-mod alone;
 mod answer;
-mod ask;
-mod bundle;
-mod call;
-mod clocks;
+mod batch;
+mod batcher;
+mod change_stream;
+mod command;
 mod connect;
-mod count;
+mod counter;
 mod description;
 mod engine;
 #[doc(hidden)]
@@ -62,28 +60,33 @@ pub mod extension;
 mod facts;
 mod feed;
 mod field_prefix;
+mod followed_line;
 mod fresh;
 mod glances;
-mod lane;
 mod letter;
 mod line;
 mod local_tickets;
 mod location;
 mod mirror;
-mod name;
 mod onlooker;
 mod opening;
 mod projection;
 mod readable;
+mod record_map;
 mod records;
+#[cfg(test)]
+mod rendered;
 mod request;
+mod server_label;
 mod settings;
+mod stages;
 mod store;
 mod stream;
 mod trouble;
-mod turns;
 mod url;
 mod verbs;
+mod wants;
+mod watching;
 
 use std::sync::Arc;
 
@@ -138,8 +141,8 @@ pub async fn connect_with(options: ClientOptions, settings: Settings) -> Result<
 ///
 /// As [`connect`](fn@connect).
 pub async fn connect_over(client: Client, settings: Settings) -> Result<Locks> {
-    let home = Handle::current();
-    hosted(async move { MongoStore::over(client, home, &settings).await }).await
+    let runtime = Handle::current();
+    hosted(async move { MongoStore::over(client, runtime, &settings).await }).await
 }
 
 async fn hosted(

@@ -1,4 +1,4 @@
-//! A spot: the place of one line. It has the document, the place in it, and the stages that are
+//! A location: the place of one line. It has the document, the place in it, and the stages that are
 //! built for that place.
 
 use std::sync::Arc;
@@ -6,7 +6,6 @@ use std::sync::Arc;
 use mongodb::bson::{Document, RawBson, RawDocumentBuf, rawdoc};
 use tenure_core::Key;
 
-use crate::alone::Uncontended;
 use crate::field_prefix::{FieldPrefix, Refusal};
 use crate::line::{Steps, VerbSet, c_string, raw, record};
 use crate::projection::Projections;
@@ -19,8 +18,6 @@ pub struct CompiledPipelines {
     out: Vec<RawDocumentBuf>,
     steps: Arc<Steps>,
     back: Vec<RawDocumentBuf>,
-    /// The short verbs. A part has none.
-    pub(crate) alone: Option<Uncontended>,
     pub(crate) answers: Projections,
     /// Reasons for which no ticket joins a line in this place.
     pub(crate) refusals: Vec<Refusal>,
@@ -28,17 +25,21 @@ pub struct CompiledPipelines {
 
 impl CompiledPipelines {
     /// Builds the stages for lines in this place.
-    pub fn new(lens: &FieldPrefix) -> Self {
-        Self::with_steps(lens, Arc::new(Steps::new(lens)))
+    pub fn new(prefix: &FieldPrefix) -> Self {
+        Self::with_steps(prefix, Arc::new(Steps::new(prefix)))
     }
 
     /// The same with steps that were built for another place, and are equal there.
-    pub fn with_steps(lens: &FieldPrefix, steps: Arc<Steps>) -> Self {
+    pub fn with_steps(prefix: &FieldPrefix, steps: Arc<Steps>) -> Self {
         let raw = |stages: &[Document]| stages.iter().map(raw).collect();
-        let (out, back) = (raw(&lens.out), raw(&lens.back));
-        let alone = lens.part_found().is_none().then(|| Uncontended::new(lens));
-        let (place, refusals) = (lens.place.clone(), lens.refusals.clone());
-        Self { place, out, steps, back, alone, answers: Projections::new(lens), refusals }
+        Self {
+            place: prefix.place.clone(),
+            out: raw(&prefix.out),
+            steps,
+            back: raw(&prefix.back),
+            answers: Projections::new(prefix),
+            refusals: prefix.refusals.clone(),
+        }
     }
 
     /// Returns the projections.
@@ -46,9 +47,15 @@ impl CompiledPipelines {
         &self.answers
     }
 
-    /// Returns the stages of a mixture of verbs, after the first stage.
-    pub(crate) fn stages(&self, mixture: VerbSet) -> [&[RawDocumentBuf]; 3] {
-        [&self.out, self.steps.of(mixture), &self.back]
+    /// Returns the stages of these verbs, after the first stage.
+    pub(crate) fn stages(&self, verbs: VerbSet) -> Vec<&[RawDocumentBuf]> {
+        let (out, back) = ([self.out.as_slice()], [self.back.as_slice()]);
+        out.into_iter().chain(self.steps.of(verbs)).chain(back).collect()
+    }
+
+    /// Returns whether the line lives in a part of a document, which may have several lines.
+    pub(crate) fn is_of_part(&self) -> bool {
+        !self.out.is_empty()
     }
 }
 
@@ -61,7 +68,7 @@ pub struct Location {
     pub(crate) record: String,
     /// The filter that finds the document.
     pub(crate) filter: RawDocumentBuf,
-    pub(crate) kit: Arc<CompiledPipelines>,
+    pub(crate) pipelines: Arc<CompiledPipelines>,
     /// Whether the document is inserted if there is none.
     pub(crate) makes: bool,
     /// The stage that fills a document which was just inserted.
@@ -70,10 +77,17 @@ pub struct Location {
 
 impl Location {
     /// The record of the line of this key.
-    pub(crate) fn record(key: &Key, kit: &Arc<CompiledPipelines>) -> Self {
+    pub(crate) fn record(key: &Key, pipelines: &Arc<CompiledPipelines>) -> Self {
         let record = record(key);
         let filter = rawdoc! { "_id": record.as_str() };
-        Self { line: None, record, filter, kit: kit.clone(), makes: true, filling: None }
+        Self {
+            line: None,
+            record,
+            filter,
+            pipelines: pipelines.clone(),
+            makes: true,
+            filling: None,
+        }
     }
 
     /// A line of this name in a program's document.
@@ -81,10 +95,10 @@ impl Location {
         line: String,
         record: String,
         filter: &Document,
-        kit: Arc<CompiledPipelines>,
+        pipelines: Arc<CompiledPipelines>,
     ) -> Self {
         let filter = raw(filter);
-        Self { line: Some(line), record, filter, kit, makes: false, filling: None }
+        Self { line: Some(line), record, filter, pipelines, makes: false, filling: None }
     }
 
     /// The same, and the document is inserted if there is none. A document that was just inserted
@@ -99,13 +113,8 @@ impl Location {
     }
 
     /// Returns the stages and projections of this place.
-    pub fn kit(&self) -> &CompiledPipelines {
-        &self.kit
-    }
-
-    /// Returns whether the line has a record of its own.
-    pub(crate) fn is_record(&self) -> bool {
-        self.line.is_none()
+    pub fn pipelines(&self) -> &CompiledPipelines {
+        &self.pipelines
     }
 
     /// Returns the name of the line. At most one command per line is in flight.

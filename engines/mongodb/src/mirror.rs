@@ -11,7 +11,8 @@ use tenure_core::{Key, Place, Ticket};
 use crate::answer::{self, whole};
 
 /// Fields of a record that an onlooker needs.
-pub(crate) const FIELDS: [&str; 8] = ["key", "of", "held", "waiting", "last", "step", "at", "bell"];
+pub(crate) const FIELDS: [&str; 8] =
+    ["key", "of", "held", "waiting", "last", "step", "at", "notices"];
 
 /// Fields of a record that a change carries only if it changes them.
 pub(crate) const NAME: [&str; 2] = ["key", "of"];
@@ -116,9 +117,9 @@ fn events(before: Option<&Document>, now: Option<&Document>) -> Vec<Event> {
 fn fate(now: &Document, ticket: &Ticket, ends: Option<i64>) -> EventKind {
     let has_ended = ends.is_some_and(|ends| whole(now, "at").is_some_and(|at| ends <= at));
     let letter = format!("{}B", ticket.id);
-    match now.get_str("bell") {
+    match now.get_str("notices") {
         _ if has_ended => EventKind::Expired,
-        Ok(bell) if bell.contains(&letter) => EventKind::Broken,
+        Ok(notices) if notices.contains(&letter) => EventKind::Broken,
         _ => EventKind::Left,
     }
 }

@@ -2,78 +2,42 @@
 //! long as an onlooker asks for them.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, MutexGuard};
-use std::time::Duration;
 
-use mongodb::bson::{Document, RawDocumentBuf, doc};
 use tenure_core::event::{Cursor, EventBatch, Scope};
-use tenure_core::line::Journal;
 use tenure_core::sync::Mutex;
 use tenure_core::{Error, Key, Result};
-use tokio::sync::{Notify, mpsc};
-use tokio::task::AbortHandle;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::timeout;
 
-use crate::call::Calls;
-use crate::feed::{Consumer, Feed, Wants};
-use crate::line::record;
-use crate::mirror::{FIELDS, Mirror, NAME};
+use crate::command::CommandSender;
+use crate::feed::Feed;
+use crate::followed_line::{CURSORS, FollowedLine};
 use crate::trouble;
 
-/// Time without a call of an onlooker after which a line is followed no longer.
-const IDLE: Duration = Duration::from_secs(30);
-/// Maximum changes that wait to be read. If there are more, the onlooker's next batch reports
-/// missed events.
-const CHANGES_MAX: usize = 1024;
-/// Pause before lines are read again that could not be read.
-const PAUSE: Duration = Duration::from_millis(500);
 /// Maximum lines of a client that are followed one by one. An onlooker of a further line is
 /// refused.
 const FOLLOWED_MAX: usize = 64;
-/// Ends of the ids of sequences and counts, which are no lines.
-const NUMBERS: [&str; 2] = [":n", ":c"];
-/// Distance from the first cursor of one stream to the first of the next: no cursor belongs to two.
-const CURSORS: u64 = 1 << 40;
 
 /// The lines that one client's onlookers follow.
-pub(crate) struct Onlookers {
-    calls: Arc<Calls>,
+pub(crate) struct FollowedLines {
+    commands: Arc<CommandSender>,
     feed: Feed,
     /// `None`: all lines.
-    followed: Mutex<HashMap<Option<Key>, Arc<Following>>>,
+    followed: Mutex<HashMap<Option<Key>, Arc<FollowedLine>>>,
     streams: AtomicU64,
 }
 
-/// The recent events of a line, or of all lines.
-struct Following {
-    calls: Arc<Calls>,
-    key: Option<Key>,
-    first_cursor: u64,
-    past: Mutex<Past>,
-    news: Notify,
-}
-
-struct Past {
-    journal: Journal,
-    mirror: Mirror,
-    is_open: bool,
-    /// The error for which no events are read at the moment.
-    trouble: Option<Error>,
-    asked: Instant,
-    task: Option<AbortHandle>,
-}
-
-impl Onlookers {
-    pub(crate) fn new(calls: Arc<Calls>, feed: Feed) -> Self {
-        Self { calls, feed, followed: Mutex::default(), streams: AtomicU64::new(0) }
+impl FollowedLines {
+    pub(crate) fn new(commands: Arc<CommandSender>, feed: Feed) -> Self {
+        Self { commands, feed, followed: Mutex::default(), streams: AtomicU64::new(0) }
     }
 
     /// Returns the answer to [`Engine::events`](tenure_core::Engine::events).
     pub(crate) async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<EventBatch> {
         let following = self.following(scope)?;
-        let opened = timeout(self.calls.timeout, following.opened());
-        opened.await.map_err(|_| trouble::late(&self.calls.name))??;
+        let opened = timeout(self.commands.timeout, following.opened());
+        opened.await.map_err(|_| trouble::late(&self.commands.servers))??;
         following.since(scope, after).await
     }
 
@@ -84,7 +48,7 @@ impl Onlookers {
         }
     }
 
-    fn following(&self, scope: &Scope) -> Result<Arc<Following>> {
+    fn following(&self, scope: &Scope) -> Result<Arc<FollowedLine>> {
         let key = match scope {
             Scope::Key(key) => Some(key.clone()),
             Scope::Prefix(_) => None,
@@ -100,297 +64,19 @@ impl Onlookers {
             )));
         }
         let first_cursor = self.streams.fetch_add(1, Ordering::Relaxed) * CURSORS;
-        let following = Following::begin(self.calls.clone(), &self.feed, key.clone(), first_cursor);
+        let following =
+            FollowedLine::begin(self.commands.clone(), &self.feed, key.clone(), first_cursor);
         followed.insert(key, following.clone());
         Ok(following)
     }
 
-    fn followed(&self) -> MutexGuard<'_, HashMap<Option<Key>, Arc<Following>>> {
+    fn followed(&self) -> MutexGuard<'_, HashMap<Option<Key>, Arc<FollowedLine>>> {
         self.followed.lock()
     }
 }
 
-impl Drop for Onlookers {
+impl Drop for FollowedLines {
     fn drop(&mut self) {
         self.stop();
-    }
-}
-
-impl Following {
-    fn begin(calls: Arc<Calls>, feed: &Feed, key: Option<Key>, first_cursor: u64) -> Arc<Self> {
-        let mut journal = Journal::default();
-        journal.keep();
-        let past = Past {
-            journal,
-            mirror: Mirror::default(),
-            is_open: false,
-            trouble: None,
-            asked: Instant::now(),
-            task: None,
-        };
-        let (past, news) = (Mutex::new(past), Notify::new());
-        let following = Arc::new(Self { calls, key, first_cursor, past, news });
-        let (heard, inbox) = mpsc::channel(CHANGES_MAX);
-        let missed = AtomicBool::new(false);
-        let ear = Arc::new(Ear { following: following.clone(), heard, missed });
-        let listening = feed.listen(ear.clone(), || wants(following.key.as_ref()));
-        let follows = async move {
-            ear.follow(inbox).await;
-            drop(listening);
-        };
-        let task = following.calls.home.spawn(follows).abort_handle();
-        following.past().task = Some(task);
-        following
-    }
-
-    fn end(&self) {
-        if let Some(task) = &self.past().task {
-            task.abort();
-        }
-    }
-
-    fn has_ended(&self) -> bool {
-        self.past().task.as_ref().is_some_and(AbortHandle::is_finished)
-    }
-
-    /// Returns once the lines are read and their changes are received, or with the error that
-    /// prevents it.
-    async fn opened(&self) -> Result<()> {
-        loop {
-            let news = self.news.notified();
-            {
-                let past = self.past();
-                if let Some(trouble) = &past.trouble {
-                    return Err(trouble.clone());
-                }
-                if past.is_open {
-                    return Ok(());
-                }
-            }
-            news.await;
-        }
-    }
-
-    async fn since(&self, scope: &Scope, after: Option<Cursor>) -> Result<EventBatch> {
-        let Some(Cursor(mut after)) = after else {
-            let cursor = Cursor(self.first_cursor + self.past().journal.end());
-            return Ok(EventBatch { events: Vec::new(), cursor, missed: false });
-        };
-        loop {
-            let news = self.news.notified();
-            {
-                let mut past = self.past();
-                past.asked = Instant::now();
-                let cursor = Cursor(self.first_cursor + past.journal.end());
-                let known = after.checked_sub(self.first_cursor).filter(|after| *after < CURSORS);
-                match known.and_then(|after| past.journal.since(after, scope)) {
-                    None => return Ok(EventBatch { events: Vec::new(), cursor, missed: true }),
-                    Some(events) if !events.is_empty() => {
-                        return Ok(EventBatch { events, cursor, missed: false });
-                    }
-                    // Events out of scope need not be returned.
-                    Some(_) => after = cursor.0,
-                }
-                if let Some(trouble) = &past.trouble {
-                    return Err(trouble.clone());
-                }
-                if past.task.as_ref().is_some_and(AbortHandle::is_finished) {
-                    return Ok(EventBatch { events: Vec::new(), cursor, missed: true });
-                }
-            }
-            // A waiting onlooker keeps the stream open: wake up in time to note that.
-            let _ = timeout(IDLE / 4, news).await; // look again in either case
-        }
-    }
-
-    fn past(&self) -> MutexGuard<'_, Past> {
-        self.past.lock()
-    }
-}
-
-/// Returns the filter for the changes of a line, or of all lines.
-fn wants(key: Option<&Key>) -> Wants {
-    let lines = if let Some(key) = key {
-        doc! { "documentKey._id": record(key) }
-    } else {
-        let numbers = format!("({})$", NUMBERS.join("|"));
-        doc! { "documentKey._id": { "$not": { "$regex": numbers } } }
-    };
-    Wants {
-        computed: Document::new(),
-        // A collection that was dropped has no further changes: its lines are read anew.
-        cases: vec![lines, doc! { "documentKey": { "$exists": false } }],
-        sent: doc! { "fullDocument": 1, "updateDescription": 1 },
-    }
-}
-
-/// A message of the change stream to an onlooker.
-enum Heard {
-    Opened { goes_on: bool },
-    Change(RawDocumentBuf),
-}
-
-/// Writes what is received into the journal.
-struct Ear {
-    following: Arc<Following>,
-    heard: mpsc::Sender<Heard>,
-    /// Whether more was received than may wait to be read.
-    missed: AtomicBool,
-}
-
-impl Ear {
-    fn put(&self, heard: Heard) {
-        if self.heard.try_send(heard).is_err() {
-            self.missed.store(true, Ordering::Relaxed);
-        }
-    }
-
-    fn concerns(&self, change: &RawDocumentBuf) -> bool {
-        let id = change.get_document("documentKey").and_then(|key| key.get_str("_id"));
-        let Ok(id) = id else { return false };
-        match &self.following.key {
-            Some(key) => id == record(key),
-            None => !NUMBERS.iter().any(|end| id.ends_with(end)),
-        }
-    }
-
-    /// Writes the journal for as long as an onlooker asks for it.
-    async fn follow(&self, mut inbox: mpsc::Receiver<Heard>) {
-        while self.following.past().asked.elapsed() < IDLE {
-            let Ok(heard) = timeout(IDLE / 4, inbox.recv()).await else { continue };
-            let Some(heard) = heard else { return };
-            let is_told = match heard {
-                _ if self.missed.load(Ordering::Relaxed) => false,
-                Heard::Opened { goes_on } => goes_on && self.following.goes_on(),
-                Heard::Change(change) => self.following.learn(&change).await.is_ok(),
-            };
-            if is_told {
-                continue;
-            }
-            // The waiting messages are older than the read that follows.
-            self.missed.store(false, Ordering::Relaxed);
-            while inbox.try_recv().is_ok() {}
-            while let Err(error) = self.following.read().await {
-                self.following.fail(error);
-                sleep(PAUSE).await;
-                if self.following.past().asked.elapsed() >= IDLE {
-                    return;
-                }
-            }
-        }
-    }
-}
-
-impl Consumer for Ear {
-    fn opened(&self, goes_on: bool) {
-        self.put(Heard::Opened { goes_on });
-    }
-
-    fn take(&self, change: &RawDocumentBuf) {
-        if self.concerns(change) {
-            self.put(Heard::Change(change.clone()));
-        }
-    }
-
-    fn failed(&self, error: &Error, _is_refused: bool) {
-        self.following.fail(error.clone());
-    }
-
-    fn closed(&self) {}
-}
-
-impl Following {
-    /// Called if the stream was resumed where it ended. Returns whether nothing was missed, which
-    /// is so if the lines were read before.
-    fn goes_on(&self) -> bool {
-        let mut past = self.past();
-        if past.is_open {
-            past.trouble = None;
-            self.news.notify_waiters();
-        }
-        past.is_open
-    }
-
-    /// Reads the lines as they are now. Events before that are missed.
-    async fn read(&self) -> Result<()> {
-        let all = || doc! { "reap": true };
-        let lines = self.key.as_ref().map_or_else(all, |key| doc! { "_id": record(key) });
-        let records = self.calls.read(&lines, &FIELDS).await?;
-        let mut past = self.past();
-        past.mirror = Mirror::of(records);
-        if past.is_open {
-            past.journal.gap();
-        }
-        (past.is_open, past.trouble) = (true, None);
-        self.news.notify_waiters();
-        Ok(())
-    }
-
-    /// Records the events of a change.
-    async fn learn(&self, change: &RawDocumentBuf) -> Result<()> {
-        let change = Document::try_from(change.as_ref());
-        let change = change.map_err(|_| trouble::strange(&self.calls.name))?;
-        let stranger = self.past().mirror.stranger(&change);
-        let name = match stranger {
-            Some(id) => self.calls.read(&doc! { "_id": id }, &NAME).await?,
-            None => Vec::new(),
-        };
-        let mut past = self.past();
-        past.mirror.learn(name);
-        for event in past.mirror.apply(&change) {
-            past.journal.push(event);
-        }
-        self.news.notify_waiters();
-        Ok(())
-    }
-
-    fn fail(&self, error: Error) {
-        self.past().trouble = Some(error);
-        self.news.notify_waiters();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use mongodb::Client;
-    use mongodb::options::ClientOptions;
-    use tokio::runtime::Handle;
-
-    use super::*;
-    use crate::name::Name;
-    use crate::settings::Settings;
-
-    #[tokio::test]
-    async fn an_onlooker_that_does_not_keep_up_misses_changes_and_keeps_no_more_than_fit() {
-        let client = Client::with_options(ClientOptions::default()).unwrap();
-        let home = Handle::current();
-        let calls = Arc::new(Calls::new(client, Name::unknown(), home, &Settings::new()));
-        let key = Key::new("a").unwrap();
-        let id = record(&key);
-        let past = Past {
-            journal: Journal::default(),
-            mirror: Mirror::default(),
-            is_open: false,
-            trouble: None,
-            asked: Instant::now(),
-            task: None,
-        };
-        let (past, news, key) = (Mutex::new(past), Notify::new(), Some(key));
-        let following = Arc::new(Following { calls, key, first_cursor: 0, past, news });
-        let (heard, mut inbox) = mpsc::channel(2);
-        let ear = Ear { following, heard, missed: AtomicBool::new(false) };
-        let change =
-            |id: &str| RawDocumentBuf::try_from(&doc! { "documentKey": { "_id": id } }).unwrap();
-        for change in [change(&id), change("another line"), change(&id)] {
-            ear.take(&change);
-        }
-        assert!(!ear.missed.load(Ordering::Relaxed));
-        ear.take(&change(&id));
-        assert!(ear.missed.load(Ordering::Relaxed));
-        let mut kept = 0;
-        while inbox.try_recv().is_ok() {
-            kept += 1;
-        }
-        assert_eq!(kept, 2);
     }
 }

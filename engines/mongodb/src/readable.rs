@@ -5,7 +5,7 @@
 use mongodb::bson::{Bson, Document, bson, doc};
 
 use crate::field_prefix::{FieldPrefix, scratch};
-use crate::line::{ALL, Writer, number_max};
+use crate::line::{ALL, number_max};
 
 /// The server repeats a value that it cannot convert, and so this mark, in its refusal.
 pub(crate) const MARK: &str = "tenure-unreadable";
@@ -22,7 +22,7 @@ pub fn may_have_line(field: &str) -> Document {
 /// server's if the field cannot have a line. It stands beside the line, because nothing is computed
 /// in a field that is an empty array.
 pub fn unless_foreign(field: &str) -> Document {
-    let refusal = fail(MARK, &format!("${field}"));
+    let refusal = unreadable(&format!("${field}"));
     doc! { scratch(&scratch(field)): { "$cond": [may_have_line(field), "$$REMOVE", refusal] } }
 }
 
@@ -31,101 +31,54 @@ pub(crate) fn has_line(field: &str) -> Document {
     doc! { field: { "$type": "object", "$not": { "$type": "array" } } }
 }
 
-/// Returns the filter for an empty line in this field of a document, which this version can read.
-pub fn has_empty_line(field: &str) -> Document {
-    Writer(&FieldPrefix::field(field)).nobody_readable()
+/// Returns the expression whether a ticket can join the line in this field of a document: the line
+/// can be read, with the ends of all lives in it, and has numbers left.
+pub fn takes_tickets(field: &str) -> Bson {
+    // The double NaN is below all numbers.
+    let end =
+        bson!({ "$and": [{ "$isNumber": "$$seat.ends" }, { "$gte": ["$$seat.ends", 0_i64] }] });
+    let ends = |array: &str| {
+        let seats = bson!({ "$ifNull": [array, []] });
+        bson!({ "$allElementsTrue": [{ "$map": { "input": seats, "as": "seat", "in": &end } }] })
+    };
+    let below = |value: &str, limit: i64| bson!({ "$lt": [{ "$ifNull": [value, 0_i64] }, limit] });
+    let takes = doc! { "$and": [
+        may_have_line(field), is_readable(), ends("$@held"), ends("$@waiting"),
+        below("$@last", number_max()), below("$@at", number_max() / 1000), below("$@step", number_max()),
+    ] };
+    FieldPrefix::field(field).stage(&takes).into()
 }
 
-/// Returns the expression whether the line in this field of a document can be read, with the ends
-/// of all lives in it.
-pub fn has_readable_line(field: &str) -> Bson {
-    let lens = FieldPrefix::field(field);
-    let line = Writer(&lens);
+/// Whether the fields of the line can be read by this version. Those of the tickets are checked only
+/// where a ticket holds by them.
+pub(crate) fn is_readable() -> Bson {
+    // Each expression is written once: the server parses a pipeline anew for each command.
     bson!({ "$and": [
-        may_have_line(field), line.is_readable(), line.ends_readable(), line.has_numbers(),
+        { "$in": [{ "$type": "$@held" }, ["missing", "null", "array"]] },
+        { "$in": [{ "$type": "$@waiting" }, ["missing", "null", "array"]] },
+        { "$allElementsTrue": [{ "$map": {
+            "input": ["$@last", "$@at", "$@next_expiry", "$@of", "$@step"],
+            "as": "n",
+            "in": number("$$n"),
+        } }] },
     ] })
 }
 
-impl Writer<'_> {
-    /// Whether the fields of the line can be read by this version. Those of the tickets are checked
-    /// only where a ticket holds by them.
-    pub(crate) fn is_readable(&self) -> Bson {
-        let array = |name: &str| bson!({ "$in": [{ "$type": self.value(name) }, ["missing", "null", "array"]] });
-        // Each expression is written once: the server parses a pipeline anew for each command.
-        let numbers = ["last", "at", "quiet", "of", "step"].map(|name| self.value(name));
-        let numbers =
-            bson!({ "$map": { "input": numbers.to_vec(), "as": "n", "in": number("$$n") } });
-        bson!({ "$and": [array("held"), array("waiting"), { "$allElementsTrue": [numbers] }] })
-    }
-
-    /// The same as a filter, for an empty line. It checks only the fields that a join needs, and is
-    /// short for that reason: a missing field, or a double, takes the long verb.
-    pub(crate) fn nobody_readable(&self) -> Document {
-        let mut filter = doc! {};
-        for name in ["held", "waiting"] {
-            filter.insert(self.0.name(name), doc! { "$size": 0 });
-        }
-        for (name, limit) in limits() {
-            // A filter would look into an array, and cannot check whether another kind of number is
-            // whole.
-            let others = doc! { "$type": ["array", "double", "decimal"] };
-            let known = doc! { "$gte": 0, "$lt": limit, "$not": others };
-            filter.insert(self.0.name(name), known);
-        }
-        let Some(field) = self.0.field_name() else { return filter };
-        let nothing = doc! { field: Bson::Null };
-        doc! { field: { "$not": { "$type": "array" } }, "$or": [nothing, filter] }
-    }
-
-    /// Whether a ticket that joins by a short verb gets a number. If not, the long verb reports it.
-    pub(crate) fn has_numbers(&self) -> Bson {
-        let below = |(name, limit): (&str, i64)| bson!({ "$lt": [{ "$ifNull": [self.value(name), 0_i64] }, limit] });
-        bson!({ "$and": limits().map(below).to_vec() })
-    }
-
-    /// The served tickets, if the take of each and the end of its life can be read. Otherwise no
-    /// ticket may be served beside them.
-    pub(crate) fn held_by_readable(held: &Bson) -> Bson {
-        let is_one = bson!({ "$and": [
-            { "$gte": ["$$this.take", 1_i64] },
-            { "$lte": ["$$this.take", ALL] },
-            { "$eq": [{ "$mod": ["$$this.take", 1_i64] }, 0_i64] },
-            end("$$this.ends"),
-        ] });
-        let strangers =
-            bson!({ "$filter": { "input": "$$held", "as": "this", "cond": { "$not": [is_one] } } });
-        bson!({ "$let": { "vars": { "held": held.clone() }, "in": {
-            "$cond": [{ "$eq": [strangers, []] }, "$$held", fail(MARK, "$$held")],
-        } } })
-    }
-
-    /// Whether the ends of all lives in the line can be read.
-    fn ends_readable(&self) -> Bson {
-        let all = |array: &str| {
-            let array = bson!({ "$ifNull": [self.value(array), []] });
-            let ends =
-                bson!({ "$map": { "input": array, "as": "seat", "in": end("$$seat.ends") } });
-            bson!({ "$allElementsTrue": [ends] })
-        };
-        bson!({ "$and": [all("held"), all("waiting")] })
-    }
-
-    /// An error of the server's, in the place of this field.
-    pub(crate) fn refuse(&self, field: &str) -> Bson {
-        fail(MARK, &self.0.value(field)).into()
-    }
-}
-
-/// The fields that a join by a short verb needs, and their limits: the ticket's number is above the
-/// last one, and above the clock in microseconds.
-fn limits() -> [(&'static str, i64); 3] {
-    [("last", number_max()), ("at", number_max() / 1000), ("step", number_max())]
-}
-
-/// Whether this value can be the end of a life. It refuses the double NaN, which is below all
-/// numbers.
-fn end(value: &str) -> Bson {
-    bson!({ "$and": [{ "$isNumber": value }, { "$gte": [value, 0_i64] }] })
+/// The served tickets, if the take of each and the end of its life can be read. Otherwise no ticket
+/// may be served beside them.
+pub(crate) fn held_by_readable(held: &Bson) -> Bson {
+    let is_one = bson!({ "$and": [
+        { "$gte": ["$$this.take", 1_i64] },
+        { "$lte": ["$$this.take", ALL] },
+        { "$eq": [{ "$mod": ["$$this.take", 1_i64] }, 0_i64] },
+        { "$isNumber": "$$this.ends" },
+        { "$gte": ["$$this.ends", 0_i64] },
+    ] });
+    let strangers =
+        bson!({ "$filter": { "input": "$$held", "as": "this", "cond": { "$not": [is_one] } } });
+    bson!({ "$let": { "vars": { "held": held }, "in": {
+        "$cond": [{ "$eq": [strangers, []] }, "$$held", unreadable("$$held")],
+    } } })
 }
 
 /// Whether the value is a whole number that is not negative, or is missing.
@@ -141,12 +94,18 @@ pub fn number(value: &str) -> Bson {
     ] })
 }
 
-/// An error of the server's, about a number.
-pub(crate) fn refuse_number(value: &str) -> Bson {
-    fail(NO_NUMBER_MARK, value).into()
+/// An error of the server's, about a line.
+pub(crate) fn unreadable(value: &str) -> Document {
+    fail(MARK, value)
 }
 
-/// Fails with this mark. The value is needed, because the server computes constants at once.
+/// An error of the server's, about a number.
+pub(crate) fn refuse_number(value: &str) -> Document {
+    fail(NO_NUMBER_MARK, value)
+}
+
+/// Fails with this mark. The message mentions a value: the server would compute a constant at once,
+/// and fail.
 fn fail(mark: &str, value: &str) -> Document {
     doc! { "$toLong": { "$concat": [mark, " ", { "$type": value }] } }
 }

@@ -4,15 +4,14 @@
 use mongodb::bson::{Bson, Document, RawArrayBuf, RawDocumentBuf, bson, doc, rawdoc};
 use tenure_core::Result;
 
-use crate::call::{Calls, Update};
+use crate::command::{CommandSender, RecordUpdate};
 use crate::facts::Topology;
 use crate::line::raw;
-use crate::trouble;
 
 /// Keys in one part of a listing.
 const BATCH: i32 = 1000;
 
-impl Calls {
+impl CommandSender {
     /// A step that only removes tickets whose life has ended, and serves the next ones.
     ///
     /// A former primary of a set that does not know yet that it is one must not answer. Only a
@@ -20,7 +19,7 @@ impl Calls {
     /// ms by default.
     pub(crate) async fn look(
         &self,
-        update: &Update<'_>,
+        update: &RecordUpdate<'_>,
         topology: Topology,
     ) -> Result<Option<Document>> {
         if topology != Topology::Alone {
@@ -32,28 +31,29 @@ impl Calls {
             pipeline.push(stage.clone());
         }
         pipeline.push(rawdoc! { "$project": update.fields.clone() });
+        Ok(self.aggregate(pipeline).await?.pop())
+    }
+
+    /// Returns the documents of a pipeline on the collection.
+    ///
+    /// # Errors
+    ///
+    /// As [`list`](Self::list).
+    pub async fn aggregate(&self, pipeline: RawArrayBuf) -> Result<Vec<Document>> {
         let command = rawdoc! {
             "aggregate": self.collection.as_str(),
             "pipeline": pipeline,
             "cursor": {},
             "maxTimeMS": self.server_ms(),
         };
-        let answer = self.ask(&self.database, command).await?;
-        let (mut batch, _) = self.batch(answer, "firstBatch")?;
-        Ok(batch.pop())
+        self.list(command).await
     }
 
     /// Returns the keys with this prefix in whose lines tickets stand.
     pub(crate) async fn keys(&self, prefix: &str) -> Result<Vec<String>> {
-        let command = rawdoc! {
-            "find": self.collection.as_str(),
-            "filter": matching(prefix),
-            "projection": { "_id": 0, "key": 1 },
-            "batchSize": BATCH,
-            "readConcern": { "level": "majority" },
-            "maxTimeMS": self.server_ms(),
-        };
-        let records = self.list(command).await?;
+        let majority = rawdoc! { "level": "majority" };
+        let records =
+            self.find(&matching(prefix), rawdoc! { "_id": 0, "key": 1 }, majority).await?;
         let key = |record: &Document| record.get_str("key").ok().map(str::to_owned);
         Ok(records.iter().filter_map(key).collect())
     }
@@ -66,49 +66,33 @@ impl Calls {
         if let Some(time) = hello.get("operationTime") {
             concern.insert("afterClusterTime", time.clone());
         }
-        let projection: Document =
+        let fields: Document =
             fields.iter().map(|field| ((*field).to_owned(), Bson::Int32(1))).collect();
-        let raw = |part: &Document| RawDocumentBuf::try_from(part).expect("it is a document");
-        let command = rawdoc! {
-            "find": self.collection.as_str(),
-            "filter": raw(some),
-            "projection": raw(&projection),
-            "batchSize": BATCH,
-            "readConcern": raw(&concern),
-            "maxTimeMS": self.server_ms(),
-        };
-        self.list(command).await
+        self.find(some, raw(&fields), raw(&concern)).await
     }
 
     /// Returns the ids of some records, as the primary has them now: a hint, which a fail-over may
     /// undo.
     pub(crate) async fn ids(&self, some: &Document) -> Result<Vec<Bson>> {
-        let command = rawdoc! {
-            "find": self.collection.as_str(),
-            "filter": raw(some),
-            "projection": { "_id": 1 },
-            "batchSize": BATCH,
-            "readConcern": { "level": "local" },
-            "maxTimeMS": self.server_ms(),
-        };
-        let found = self.list(command).await?;
+        let found = self.find(some, rawdoc! { "_id": 1 }, rawdoc! { "level": "local" }).await?;
         Ok(found.into_iter().filter_map(|mut record| record.remove("_id")).collect())
     }
 
-    /// Returns all documents that a command finds, part by part.
-    async fn list(&self, command: RawDocumentBuf) -> Result<Vec<Document>> {
-        let (mut found, mut part) = (Vec::new(), "firstBatch");
-        let mut answer = self.ask(&self.database, command).await?;
-        loop {
-            let (batch, cursor) = self.batch(answer, part)?;
-            found.extend(batch);
-            if cursor == 0 {
-                return Ok(found);
-            }
-            let more = rawdoc! { "getMore": cursor, "collection": self.collection.as_str(), "batchSize": BATCH };
-            answer = self.ask(&self.database, more).await?;
-            part = "nextBatch";
-        }
+    async fn find(
+        &self,
+        some: &Document,
+        fields: RawDocumentBuf,
+        read_concern: RawDocumentBuf,
+    ) -> Result<Vec<Document>> {
+        let command = rawdoc! {
+            "find": self.collection.as_str(),
+            "filter": raw(some),
+            "projection": fields,
+            "batchSize": BATCH,
+            "readConcern": read_concern,
+            "maxTimeMS": self.server_ms(),
+        };
+        self.list(command).await
     }
 
     /// Has the servers delete idle records some time after they became idle. The index also finds
@@ -120,28 +104,14 @@ impl Calls {
         };
         self.ask(&self.database, command).await.map(drop)
     }
-
-    fn batch(&self, mut answer: Document, part: &str) -> Result<(Vec<Document>, i64)> {
-        let strange = || trouble::strange(&self.name);
-        let Some(Bson::Document(mut cursor)) = answer.remove("cursor") else {
-            return Err(strange());
-        };
-        let id = cursor.get_i64("id").map_err(|_| strange())?;
-        let Some(Bson::Array(batch)) = cursor.remove(part) else { return Err(strange()) };
-        let batch = batch.into_iter().filter_map(|record| match record {
-            Bson::Document(record) => Some(record),
-            _ => None,
-        });
-        Ok((batch.collect(), id))
-    }
 }
 
 /// Returns the filter for lines that are marked for the index and in which a ticket lives. The
 /// prefix is text, and no pattern.
-fn matching(prefix: &str) -> RawDocumentBuf {
+fn matching(prefix: &str) -> Document {
     let now = bson!({ "$max": ["$at", { "$toLong": "$$NOW" }] });
-    let lives = |array: &str| bson!({ "$gt": [{ "$max": format!("${array}.ends") }, now.clone()] });
-    let has_tickets = bson!({ "$or": [lives("held"), lives("waiting")] });
+    let lives = |ends: &str| bson!({ "$gt": [{ "$max": ends }, &now] });
+    let has_tickets = bson!({ "$or": [lives("$held.ends"), lives("$waiting.ends")] });
     let mut filter = doc! { "reap": true, "$expr": has_tickets };
     if !prefix.is_empty() {
         let mut key = doc! { "$gte": prefix };
@@ -150,7 +120,7 @@ fn matching(prefix: &str) -> RawDocumentBuf {
         }
         filter.insert("key", key);
     }
-    raw(&filter)
+    filter
 }
 
 /// Returns the first text after all that begin with this one, or `None` if there is none. Texts are
@@ -158,21 +128,13 @@ fn matching(prefix: &str) -> RawDocumentBuf {
 fn after(prefix: &str) -> Option<String> {
     let mut letters: Vec<char> = prefix.chars().collect();
     while let Some(letter) = letters.pop() {
-        if let Some(next) = next_letter(letter) {
+        // The range leaves out the codes that are no letters.
+        if let Some(next) = (letter..=char::MAX).nth(1) {
             letters.push(next);
             return Some(letters.into_iter().collect());
         }
     }
     None
-}
-
-fn next_letter(letter: char) -> Option<char> {
-    let mut code = u32::from(letter) + 1;
-    // No letters lie between these.
-    if code == 0xd800 {
-        code = 0xe000;
-    }
-    char::from_u32(code)
 }
 
 #[cfg(test)]

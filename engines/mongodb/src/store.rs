@@ -11,23 +11,22 @@ use tenure_core::{Error, Guarantees, Result, Sampler, ThisRuntime};
 use tenure_kit::subscriptions::Subscriptions;
 use tokio::runtime::Handle;
 
-use crate::call::Calls;
+use crate::batcher::{ClientState, KeyedBatcher};
+use crate::command::CommandSender;
 use crate::connect;
-use crate::count::Count;
+use crate::counter::CounterStages;
 use crate::extension::Extension;
-use crate::facts::Facts;
+use crate::facts::DeploymentFacts;
 use crate::feed::Feed;
 use crate::field_prefix::FieldPrefix;
 use crate::glances::Glances;
-use crate::lane::{ClientState, KeyedBatcher};
 use crate::letter::INBOX_LETTERS;
 use crate::local_tickets::LocalTickets;
 use crate::location::CompiledPipelines;
-use crate::name::Name;
-use crate::onlooker::Onlookers;
+use crate::onlooker::FollowedLines;
+use crate::server_label::ServerLabel;
 use crate::settings::Settings;
-use crate::stream::{Stream, letters_in_records};
-use crate::turns::Turns;
+use crate::stream::{NoticeStream, letters_in_records};
 use crate::url;
 
 /// Poll interval of onlookers without a change stream.
@@ -39,19 +38,18 @@ const BORROWED: &str = "the client belongs to the program's own runtime: while t
 
 /// The lines of a collection. The runtime that it was opened in drives it.
 pub struct MongoStore {
-    pub(crate) calls: Arc<Calls>,
-    pub(crate) lanes: KeyedBatcher,
-    pub(crate) turns: Turns,
-    pub(crate) sequence: Count,
-    pub(crate) windowed: Count,
+    pub(crate) commands: Arc<CommandSender>,
+    pub(crate) batcher: KeyedBatcher,
+    pub(crate) sequence: CounterStages,
+    pub(crate) windowed: CounterStages,
     pub(crate) mail: Arc<Subscriptions>,
-    pub(crate) roll: Arc<LocalTickets>,
+    pub(crate) tickets: Arc<LocalTickets>,
     pub(crate) feed: Feed,
-    pub(crate) stream: Stream,
+    pub(crate) stream: NoticeStream,
     pub(crate) glances: Glances,
     pub(crate) profile: Guarantees,
-    pub(crate) facts: Facts,
-    pub(crate) onlookers: Onlookers,
+    pub(crate) facts: DeploymentFacts,
+    pub(crate) followed: FollowedLines,
     pub(crate) sampler: Sampler,
     pub(crate) host: ThisRuntime,
     /// The stages for lines in records.
@@ -77,59 +75,60 @@ impl MongoStore {
     ///
     /// As [`connect`](fn@crate::connect).
     pub async fn with_options(options: ClientOptions, settings: &Settings) -> Result<Self> {
-        let (client, name) = connect::client(options, settings.timeout)?;
-        Self::of(client, name, Handle::current(), settings, true, None).await
+        let (client, servers) = connect::client(options, settings.timeout)?;
+        Self::of(client, servers, Handle::current(), settings, true, None).await
     }
 
-    /// Opens the store over a client of the program's own, which `home` drives.
+    /// Opens the store over a client of the program's own, which `runtime` drives.
     ///
     /// # Errors
     ///
     /// As [`connect`](fn@crate::connect).
-    pub async fn over(client: Client, home: Handle, settings: &Settings) -> Result<Self> {
-        Self::of(client, Name::unknown(), home, settings, false, None).await
+    pub async fn over(client: Client, runtime: Handle, settings: &Settings) -> Result<Self> {
+        Self::of(client, ServerLabel::unknown(), runtime, settings, false, None).await
     }
 
     pub(crate) async fn of(
         client: Client,
-        name: Name,
-        home: Handle,
+        servers: ServerLabel,
+        runtime: Handle,
         settings: &Settings,
         is_own: bool,
         extension: Option<Extension>,
     ) -> Result<Self> {
-        let calls = Arc::new(Calls::new(client, name, home, settings));
-        refuse_private(calls.database.name())?;
-        let facts = calls.repeated(|| Facts::ask(&calls, extension.is_none())).await?;
+        let commands = Arc::new(CommandSender::new(client, servers, runtime, settings));
+        refuse_private(commands.database.name())?;
+        let facts =
+            commands.repeated(|| DeploymentFacts::ask(&commands, extension.is_none())).await?;
         let mut profile = facts.profile(settings);
-        profile.store.clone_from(&calls.name.servers);
+        profile.store.clone_from(&commands.servers.label);
         if !is_own {
             profile.warnings.push(BORROWED.to_owned());
         }
         for warning in &profile.warnings {
             tracing::warn!("{warning}");
         }
-        let (mail, roll, inbox) =
+        let (mail, tickets, inbox) =
             (Arc::<Subscriptions>::default(), Arc::<LocalTickets>::default(), inbox()?);
-        let posts = ClientState { mail: mail.clone(), roll: roll.clone(), inbox: inbox.clone() };
-        let lanes = KeyedBatcher::new(calls.clone(), posts, facts.topology);
-        let feed = Feed::new(calls.clone(), is_own);
+        let client =
+            ClientState { mail: mail.clone(), tickets: tickets.clone(), inbox: inbox.clone() };
+        let batcher = KeyedBatcher::new(commands.clone(), client, facts.topology);
+        let feed = Feed::new(commands.clone(), is_own);
         let (wants, name): (_, fn(&Bson) -> String) = match extension {
             None => (letters_in_records(&inbox), record_of),
             Some(extension) => ((extension.letters)(&inbox), extension.name),
         };
-        let stream = Stream::new(feed.clone(), wants, mail.clone(), inbox);
+        let stream = NoticeStream::new(feed.clone(), wants, mail.clone(), inbox);
         Ok(Self {
-            onlookers: Onlookers::new(calls.clone(), feed.clone()),
-            glances: Glances::new(calls.clone(), mail.clone(), name),
+            followed: FollowedLines::new(commands.clone(), feed.clone()),
+            glances: Glances::new(commands.clone(), mail.clone(), name),
             feed,
-            calls,
-            lanes,
-            turns: Turns::default(),
-            sequence: Count::sequence(),
-            windowed: Count::windowed(),
+            commands,
+            batcher,
+            sequence: CounterStages::sequence(),
+            windowed: CounterStages::windowed(),
             mail,
-            roll,
+            tickets,
             stream,
             profile,
             facts,

@@ -8,17 +8,18 @@ use tenure_core::Error;
 use tenure_kit::subscriptions::Subscriptions;
 use tokio::sync::watch;
 
-use crate::feed::{Consumer, Feed, Hears, Listening, Wants};
+use crate::feed::{Consumer, Feed, Hears, Listening};
 use crate::letter;
+use crate::wants::Wants;
 
 /// The letters of one client, which it receives while one of its tickets waits.
-pub(crate) struct Stream {
+pub(crate) struct NoticeStream {
     feed: Feed,
     wants: Wants,
     letters: Arc<Letters>,
 }
 
-impl Stream {
+impl NoticeStream {
     pub(crate) fn new(feed: Feed, wants: Wants, mail: Arc<Subscriptions>, inbox: String) -> Self {
         let (hears, openings) = (watch::Sender::default(), AtomicU64::new(0));
         Self { feed, wants, letters: Arc::new(Letters { mail, inbox, hears, openings }) }
@@ -45,14 +46,14 @@ impl Stream {
 
 /// Returns the filter for the changes of records that carry letters for this inbox.
 pub(crate) fn letters_in_records(inbox: &str) -> Wants {
-    let (delta, whole) = ("updateDescription.updatedFields.bell", "fullDocument.bell");
+    let (delta, whole) = ("updateDescription.updatedFields.notices", "fullDocument.notices");
     let letter = |kind: &str, at: &str| doc! { "operationType": kind, at: { "$regex": inbox } };
-    let bell = bson!({ "$ifNull": [format!("${delta}"), format!("${whole}")] });
+    let notices = bson!({ "$ifNull": [format!("${delta}"), format!("${whole}")] });
     Wants {
         computed: Document::new(),
         // A new record has no letters.
         cases: vec![letter("update", delta), letter("replace", whole)],
-        sent: doc! { "bell": bell },
+        sent: doc! { "notices": notices },
     }
 }
 
@@ -81,10 +82,10 @@ impl Consumer for Letters {
     }
 
     fn take(&self, change: &RawDocumentBuf) {
-        if let Ok(bell) = change.get_str("bell")
-            && bell.contains(&self.inbox)
+        if let Ok(notices) = change.get_str("notices")
+            && notices.contains(&self.inbox)
         {
-            letter::deliver(&self.mail, &self.inbox, bell);
+            letter::deliver(&self.mail, &self.inbox, notices);
         }
     }
 

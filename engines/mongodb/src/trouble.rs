@@ -6,69 +6,103 @@ use tenure_core::{Error, Key, Reason, errors};
 use tenure_kit::secret::redact;
 
 use crate::location::Location;
-use crate::name::Name;
 use crate::readable::{MARK, NO_NUMBER_MARK};
+use crate::server_label::ServerLabel;
 
 /// Another command inserted the record at the same time.
 pub(crate) const DUPLICATE_KEY: i32 = 11_000;
-/// Error codes of a server that is no primary any more: `InterruptedAtShutdown`,
-/// `InterruptedDueToReplStateChange`, `ShutdownInProgress`, `PrimarySteppedDown`,
-/// `NotWritablePrimary`, `NotPrimaryNoSecondaryOk`, `NotPrimaryOrSecondary`.
-const NOT_PRIMARY: [i32; 7] = [11_600, 11_602, 91, 189, 10_107, 13_435, 13_436];
-/// The command was ended, and may have been carried out: `MaxTimeMSExpired`, `ExceededTimeLimit`,
-/// `NetworkTimeout`, `HostUnreachable`, `HostNotFound`, `WriteConflict`, `Interrupted`,
-/// `NetworkInterfaceExceededTimeLimit`, `WriteConcernTimeout`, `LockTimeout`, `SocketException`,
-/// `StaleConfig`, `FailedToSatisfyReadPreference`.
-const UNKNOWN: [i32; 13] = [50, 262, 89, 6, 7, 112, 11_601, 202, 64, 24, 9001, 13_388, 133];
-
 /// The driver's message for an answer with an impossible length.
 const GARBLED: &str = "out of range integral type conversion";
-
 /// Maximum letters of a server's message in an error.
 const WORDS_MAX: usize = 160;
 
+type Make = fn(String) -> Error;
+
+const UNAVAILABLE: Make = |text| Error::unavailable(text);
+const REJECTED: Make = |text| Error::rejected(text);
+const INVALID: Make = |text| Error::invalid(text);
+const REFUSED_DOCUMENT: Make = |text| Error::rejected(text).with_reason(Reason::DocumentRefused);
+
+const LOGIN: &str = "{} does not know this user and password: write user:password@ before the servers, and name the database of the user as `authSource`";
+
+/// The sentence for each code of a refused command, with `{}` for the servers.
+const REFUSALS: &[(&[i32], Make, &str)] = &[
+    (
+        &[13],
+        REJECTED,
+        "{} does not let this user do what a lock needs: see the engine's README for the role",
+    ),
+    (&[18], REJECTED, LOGIN),
+    (
+        &[121],
+        REFUSED_DOCUMENT,
+        "{} refuses the write because of the collection's validator: what is written does not pass it, or it forbids the field that has the locks",
+    ),
+    (&[10_334, 17_419, 17_420], REFUSED_DOCUMENT, "the record of this line is too long for {}"),
+    (
+        &[DUPLICATE_KEY],
+        REJECTED,
+        "a unique index of {} refuses the document, because another one has the same value: change the value, or drop the index",
+    ),
+    // `InterruptedAtShutdown`, `InterruptedDueToReplStateChange`, `ShutdownInProgress`,
+    // `PrimarySteppedDown`, `NotWritablePrimary`, `NotPrimaryNoSecondaryOk`,
+    // `NotPrimaryOrSecondary`.
+    (
+        &[11_600, 11_602, 91, 189, 10_107, 13_435, 13_436],
+        UNAVAILABLE,
+        "{} has no primary at the moment, or another one",
+    ),
+    // `MaxTimeMSExpired`, `ExceededTimeLimit`, `NetworkTimeout`, `HostUnreachable`,
+    // `HostNotFound`, `WriteConflict`, `Interrupted`, `NetworkInterfaceExceededTimeLimit`,
+    // `WriteConcernTimeout`, `LockTimeout`, `SocketException`, `StaleConfig`,
+    // `FailedToSatisfyReadPreference`.
+    (
+        &[50, 262, 89, 6, 7, 112, 11_601, 202, 64, 24, 9001, 13_388, 133],
+        UNAVAILABLE,
+        "{} did not confirm the command in time: it may be carried out all the same",
+    ),
+];
+
 /// Converts an error of the servers or of the connection. The driver's own error is not kept: it
 /// may repeat a password.
-pub(crate) fn error(name: &Name, trouble: &mongodb::error::Error) -> Error {
-    let servers = &name.servers;
-    match &*trouble.kind {
-        ErrorKind::Command(command) => refused(name, command),
-        ErrorKind::Write(_) => Error::unavailable(format!(
-            "a majority of {servers} did not confirm in time{}: it may be carried out all the same",
-            it_says(name, &trouble.kind.to_string())
-        )),
-        ErrorKind::Authentication { message, .. } => Error::rejected(format!(
-            "{servers} does not know this user and password: write user:password@ before the servers, and name the database of the user as `authSource`{}",
-            it_says(name, message)
-        )),
+pub(crate) fn error(servers: &ServerLabel, trouble: &mongodb::error::Error) -> Error {
+    let text = trouble.kind.to_string();
+    let (make, sentence, words) = match &*trouble.kind {
+        ErrorKind::Command(command) => return refused(servers, command),
+        ErrorKind::ServerSelection { message, .. } => return unreached(servers, message),
+        ErrorKind::Write(_) => (
+            UNAVAILABLE,
+            "a majority of {} did not confirm in time: it may be carried out all the same",
+            &text,
+        ),
+        ErrorKind::Authentication { message, .. } => (REJECTED, LOGIN, message),
         // The driver gives only text.
-        ErrorKind::InvalidArgument { message, .. } if message.contains(GARBLED) => {
-            Error::unavailable(format!(
-                "the answer of {servers} is not MongoDB's: is it another service's port?"
-            ))
-        }
+        ErrorKind::InvalidArgument { message, .. } if message.contains(GARBLED) => (
+            UNAVAILABLE,
+            "the answer of {} is not MongoDB's: is it another service's port?",
+            message,
+        ),
         ErrorKind::InvalidArgument { message, .. }
         | ErrorKind::InvalidTlsConfig { message, .. } => {
-            Error::invalid(format!("the way to {servers} is wrong{}", it_says(name, message)))
+            (INVALID, "the way to {} is wrong", message)
         }
-        ErrorKind::IncompatibleServer { message, .. } => Error::rejected(format!(
-            "{servers} is not a MongoDB that Tenure can use: it needs 4.4 or later{}",
-            it_says(name, message)
-        )),
-        ErrorKind::ServerSelection { message, .. } => unreached(name, message),
-        ErrorKind::DnsResolve { message, .. } => Error::unavailable(format!(
-            "the servers of {servers} are not found in DNS{}",
-            it_says(name, message)
-        )),
-        ErrorKind::Io(error) => Error::unavailable(format!(
-            "the connection to {servers} failed{}",
-            it_says(name, &error.to_string())
-        )),
-        kind => Error::unavailable(format!(
-            "{servers} gave no answer{}",
-            it_says(name, &kind.to_string())
-        )),
-    }
+        ErrorKind::IncompatibleServer { message, .. } => {
+            (REJECTED, "{} is not a MongoDB that Tenure can use: it needs 4.4 or later", message)
+        }
+        ErrorKind::DnsResolve { message, .. } => {
+            (UNAVAILABLE, "the servers of {} are not found in DNS", message)
+        }
+        ErrorKind::Io(error) => {
+            return said(servers, UNAVAILABLE, "the connection to {} failed", &error.to_string());
+        }
+        _ => (UNAVAILABLE, "{} gave no answer", &text),
+    };
+    said(servers, make, sentence, words)
+}
+
+/// Makes the error of a sentence, with the servers in it and the message behind it.
+fn said(servers: &ServerLabel, make: Make, sentence: &str, words: &str) -> Error {
+    make(sentence.replace("{}", &servers.label) + &it_says(servers, words))
 }
 
 /// Returns whether a server refused one document, and not the command.
@@ -83,42 +117,25 @@ pub(crate) fn is_inserted(error: &mongodb::error::Error) -> bool {
     index.is_none_or(|index| index.iter().flatten().all(|(name, _)| name.as_str() == "_id"))
 }
 
-fn refused(name: &Name, command: &CommandError) -> Error {
-    let servers = &name.servers;
-    let says = it_says(name, &command.message);
+fn refused(servers: &ServerLabel, command: &CommandError) -> Error {
+    let message = command.message.as_str();
     // The server gives only text.
     match command.code {
-        _ if command.message.contains(MARK) => errors::unreadable_ticket(),
-        _ if command.message.contains(NO_NUMBER_MARK) => errors::unreadable_number(),
-        18 => Error::rejected(format!("{servers} does not know this user and password{says}")),
-        13 if command.message.contains("requires authentication") => Error::rejected(format!(
-            "{servers} wants a user: write user:password@ before the servers, and name the user's database as `authSource`"
+        _ if message.contains(MARK) => errors::unreadable_ticket(),
+        _ if message.contains(NO_NUMBER_MARK) => errors::unreadable_number(),
+        13 if message.contains("requires authentication") => Error::rejected(format!(
+            "{} wants a user: write user:password@ before the servers, and name the user's database as `authSource`",
+            servers.label
         ))
         .with_reason(Reason::LoginRequired),
-        13 => Error::rejected(format!(
-            "{servers} does not let this user do what a lock needs: see the engine's README for the role{says}"
-        )),
-        66 => other_id(&says),
-        121 => Error::rejected(format!(
-            "{servers} refuses the write because of the collection's validator: what is written does not pass it, or it forbids the field that has the locks{says}"
-        ))
-        .with_reason(Reason::DocumentRefused),
-        10_334 | 17_419 | 17_420 => {
-            Error::rejected(format!("the record of this line is too long for {servers}{says}"))
-                .with_reason(Reason::DocumentRefused)
-        }
-        code if NOT_PRIMARY.contains(&code) => Error::unavailable(format!(
-            "{servers} has no primary at the moment, or another one{says}"
-        )),
-        code if UNKNOWN.contains(&code) => Error::unavailable(format!(
-            "{servers} did not confirm the command in time: it may be carried out all the same{says}"
-        )),
-        DUPLICATE_KEY => Error::rejected(format!(
-            "a unique index of {servers} refuses the document, because another one has the same value: change the value, or drop the index{says}"
-        )),
-        code => Error::rejected(format!(
-            "{servers} refused the command with the code {code}: check the filter, the order or the update that the program gave, or look up the code in MongoDB's manual{says}"
-        )),
+        66 => other_id(&it_says(servers, message)),
+        code => match REFUSALS.iter().find(|(codes, ..)| codes.contains(&code)) {
+            Some((_, make, sentence)) => said(servers, *make, sentence, message),
+            None => {
+                let why = format!("{{}} refused the command with the code {code}: check the filter, the order or the update that the program gave, or look up the code in MongoDB's manual");
+                said(servers, REJECTED, &why, message)
+            }
+        },
     }
 }
 
@@ -147,37 +164,32 @@ const SILENT: &str =
 const NOT_AGAIN: &str = "it was not found again in time";
 
 /// The error if no server was found that takes writes, with a hint from the driver's message.
-fn unreached(name: &Name, message: &str) -> Error {
-    let servers = &name.servers;
+fn unreached(servers: &ServerLabel, message: &str) -> Error {
     // The driver gives only text.
-    let why = if message.contains("Authentication failed") || message.contains("SCRAM failure") {
-        return Error::rejected(format!(
-            "{servers} does not know this user and password: name the database of the user as `authSource`"
-        ));
-    } else if message.contains("certificate") || message.contains("UnknownIssuer") {
-        return Error::rejected(format!(
-            "{servers} and this client do not trust each other's certificates: see `tlsCAFile` and `tlsCertificateKeyFile`"
-        ));
-        // The driver gives only text.
-    } else if message.contains("RsSecondary") && !message.contains("RsPrimary") {
+    let has = |words: &str| message.contains(words);
+    if has("Authentication failed") || has("SCRAM failure") {
+        return said(servers, REJECTED, LOGIN, "");
+    }
+    if has("certificate") || has("UnknownIssuer") {
+        let why = "{} and this client do not trust each other's certificates: see `tlsCAFile` and `tlsCertificateKeyFile`";
+        return said(servers, REJECTED, why, "");
+    }
+    let why = if has("RsSecondary") && !has("RsPrimary") {
         "members of it are there and have none: an election takes some ten seconds, and `timeout=20s` in the URL lets a call wait for it"
     } else if let Some(name) = unknown_name(message) {
         return Error::unavailable(format!(
             "no DNS server or hosts file knows the name of {name}: is it spelt right?"
         ));
-        // The driver gives only text.
-    } else if !message.contains("Servers: [") {
+    } else if !has("Servers: [") {
         "none of them is in the replica set that `replicaSet` names"
-    } else if let Some((_, hint)) = HINTS.iter().find(|(words, _)| message.contains(words)) {
+    } else if let Some((_, hint)) = HINTS.iter().find(|(words, _)| has(words)) {
         hint
-    } else if told_of(message).all(|server| server.contains("Type: Unknown"))
-        && !message.contains("Error: ")
-    {
+    } else if told_of(message).all(|server| server.contains("Type: Unknown")) && !has("Error: ") {
         SILENT
     } else {
         "none of them takes writes, or none answers as MongoDB: are the addresses, `replicaSet` and `tls` right?"
     };
-    Error::unavailable(format!("no primary was found among {servers}: {why}"))
+    said(servers, UNAVAILABLE, &format!("no primary was found among {{}}: {why}"), "")
         .with_reason(Reason::NoPrimary)
 }
 
@@ -192,36 +204,31 @@ fn told_of(message: &str) -> impl Iterator<Item = &str> {
 }
 
 /// The error if the primary carried out a write that may not last.
-pub(crate) fn unconfirmed(name: &Name, code: i64, message: &str) -> Error {
-    Error::unavailable(format!(
-        "a majority of {} did not confirm the write in time (code {code}): it may last or be undone{}",
-        name.servers,
-        it_says(name, message)
-    ))
+pub(crate) fn unconfirmed(servers: &ServerLabel, code: i64, message: &str) -> Error {
+    let why = format!(
+        "a majority of {{}} did not confirm the write in time (code {code}): it may last or be undone"
+    );
+    said(servers, UNAVAILABLE, &why, message)
 }
 
 /// The error if no server answered within the time of one call.
-pub(crate) fn late(name: &Name) -> Error {
-    Error::unavailable(format!(
-        "{} did not answer in time: is a server running there, and one of them the primary?",
-        name.servers
-    ))
+pub(crate) fn late(servers: &ServerLabel) -> Error {
+    let why = "{} did not answer in time: is a server running there, and one of them the primary?";
+    said(servers, UNAVAILABLE, why, "")
 }
 
 /// The error if other clients inserted and deleted the record again and again.
-pub(crate) fn contended(name: &Name) -> Error {
-    Error::unavailable(format!(
-        "other clients of {} insert and delete the same record again and again: try again later",
-        name.servers
-    ))
+pub(crate) fn contended(servers: &ServerLabel) -> Error {
+    let why =
+        "other clients of {} insert and delete the same record again and again: try again later";
+    said(servers, UNAVAILABLE, why, "")
 }
 
 /// The error if a ticket left its line between two reads of it.
-pub(crate) fn ended(name: &Name) -> Error {
-    Error::unavailable(format!(
-        "{} lost the ticket between two commands: its lease ended, or another client broke it",
-        name.servers
-    ))
+pub(crate) fn ended(servers: &ServerLabel) -> Error {
+    let why =
+        "{} lost the ticket between two commands: its lease ended, or another client broke it";
+    said(servers, UNAVAILABLE, why, "")
 }
 
 /// The error if a document would get another `_id`.
@@ -232,11 +239,9 @@ pub fn other_id(says: &str) -> Error {
 }
 
 /// The error for an answer that no verb of Tenure's gives.
-pub(crate) fn strange(name: &Name) -> Error {
-    Error::rejected(format!(
-        "{} gave an answer that Tenure's records do not give: give Tenure a `collection` of its own",
-        name.servers
-    ))
+pub(crate) fn strange(servers: &ServerLabel) -> Error {
+    let why = "{} gave an answer that Tenure's records do not give: give Tenure a `collection` of its own";
+    said(servers, REJECTED, why, "")
 }
 
 /// Adds the place of the record to an error about the contents of a record.
@@ -246,9 +251,9 @@ pub(crate) fn in_record(error: Error, collection: &str, record: &str, key: &Key)
 }
 
 /// The same for a line, which may be in a field of a program's document.
-pub(crate) fn in_line(error: Error, collection: &str, spot: &Location, key: &Key) -> Error {
-    let Some(field) = spot.kit.answers.field_name() else {
-        return in_record(error, collection, &spot.record, key);
+pub(crate) fn in_line(error: Error, collection: &str, location: &Location, key: &Key) -> Error {
+    let Some(field) = location.pipelines.answers.field_name() else {
+        return in_record(error, collection, &location.record, key);
     };
     let place = format!("as the field `{field}` of that document in the collection {collection}");
     errors::with_place(error, key, &place)
@@ -256,11 +261,11 @@ pub(crate) fn in_line(error: Error, collection: &str, spot: &Location, key: &Key
 
 /// Returns the driver's or the server's own message, for the end of a sentence, without parts of a
 /// password.
-fn it_says(name: &Name, words: &str) -> String {
+fn it_says(servers: &ServerLabel, words: &str) -> String {
     // The driver wraps an error into another one with all its fields.
     let words = words.split(", labels: {").next().unwrap_or(words).replace("Kind: ", "");
     let words: Vec<&str> = words.split_whitespace().collect();
-    match redact(name.secrets.iter(), words.join(" ")) {
+    match redact(servers.secrets.iter(), words.join(" ")) {
         // A server may repeat the whole command.
         Some(words) if words.chars().count() > WORDS_MAX => {
             let first: String = words.chars().take(WORDS_MAX).collect();

@@ -30,8 +30,6 @@ mod pause;
 mod reaping;
 #[path = "faults/refusals.rs"]
 mod refusals;
-#[path = "faults/routers.rs"]
-mod routers;
 #[path = "faults/silence.rs"]
 mod silence;
 #[path = "faults/stage.rs"]

@@ -5,20 +5,20 @@ use std::sync::Arc;
 use redis::{Cmd, RedisResult, Value};
 use tenure_kit::{Disconnected, Room};
 
-use crate::call::Call;
-use crate::link::{Connection, Link, Master};
+use crate::link::{MasterConnection, MasterLink};
+use crate::pending_call::PendingCall;
 use crate::script::Script;
 use crate::task::spawn_and_join;
 use crate::trouble;
 
 /// Maximum loads of the scripts for one call. A server may lose them between the load and the call,
 /// once or twice. If it always does, the caller gets an error.
-const TELLS_MAX: u32 = 3;
+const LOADS_MAX: u32 = 3;
 
 /// Sends a call, once there is room for it.
 pub(crate) async fn send(
-    link: &Link,
-    connection: &Arc<Connection>,
+    link: &MasterLink,
+    connection: &Arc<MasterConnection>,
     call: &Cmd,
 ) -> RedisResult<Value> {
     let room = room(link, connection).await?;
@@ -26,17 +26,16 @@ pub(crate) async fn send(
 }
 
 pub(crate) async fn send_in(
-    link: &Link,
-    connection: &Arc<Connection>,
+    link: &MasterLink,
+    connection: &Arc<MasterConnection>,
     room: Room,
     call: &Cmd,
 ) -> RedisResult<Value> {
-    let mut under_way = Call::new(link, connection, room);
-    for _ in 0..TELLS_MAX {
-        let told = connection.told.times();
+    let mut under_way = PendingCall::new(link, connection, room);
+    for _ in 0..LOADS_MAX {
         match ask(link, connection, &mut under_way, call).await {
             Err(trouble) if trouble::wants_scripts(&trouble) => {
-                tell_scripts(link, connection, told).await?;
+                load_scripts(link, connection).await?;
             }
             answer => return answer,
         }
@@ -44,20 +43,20 @@ pub(crate) async fn send_in(
     ask(link, connection, &mut under_way, call).await
 }
 
-/// Loads the scripts, unless another caller has since this count of loads. Others wait for that,
-/// too, and the first caller may stop polling.
-async fn tell_scripts(link: &Link, connection: &Arc<Connection>, told: u64) -> RedisResult<()> {
-    let loads = link.server().scripts.all().map(Script::load);
+/// Loads the scripts, once for all callers that find them missing. The others wait for that, too,
+/// and the first caller may stop polling.
+async fn load_scripts(link: &MasterLink, connection: &Arc<MasterConnection>) -> RedisResult<()> {
+    let commands = link.server().scripts.all().map(Script::load);
     let connection = connection.clone();
-    let tell = async move { connection.told.once_more(told, connection.load(&loads)).await };
+    let load = async move { connection.loads.run(connection.load(&commands)).await };
     // If the runtime has ended, the answer to the call says so.
-    spawn_and_join(tell).await.unwrap_or(Ok(()))
+    spawn_and_join(load).await.unwrap_or(Ok(()))
 }
 
 async fn ask(
-    link: &Link,
-    connection: &Arc<Connection>,
-    under_way: &mut Call<'_, Master>,
+    link: &MasterLink,
+    connection: &Arc<MasterConnection>,
+    under_way: &mut PendingCall<'_>,
     call: &Cmd,
 ) -> RedisResult<Value> {
     under_way.sent();
@@ -74,6 +73,6 @@ async fn ask(
 }
 
 /// Waits for room on the connection for one call.
-pub(crate) async fn room(link: &Link, connection: &Connection) -> RedisResult<Room> {
+pub(crate) async fn room(link: &MasterLink, connection: &MasterConnection) -> RedisResult<Room> {
     link.room(connection).await.map_err(|Disconnected| trouble::over())
 }

@@ -10,27 +10,26 @@ use tenure_core::{
     Breaks, CounterValue, Engine, Error, Guarantees, Key, LeaveMode, LeaveOutcome, NUMBER_MAX,
     Place, Reason, Result, Ticket, TicketId, TicketState, WaitMode, Wake, Window, errors,
 };
-use tenure_kit::secret::redact;
 use tenure_kit::subscriptions::Subscriptions;
 
+use crate::batch::BatchItem;
 use crate::body;
-use crate::bundle::BatchItem;
 use crate::letter;
 use crate::reply;
 use crate::route::{Deployment, Route};
-use crate::script::{Script, Scripts};
+use crate::script::{Script, Scripts, VerbTag};
 use crate::settings::Settings;
-use crate::store::Store;
+use crate::store::RedisEngine;
 use crate::task::spawn_and_join;
 use crate::trouble;
-use crate::verbs::{Join, Joined, LeaveCall, Renew, Renewed};
+use crate::verbs::{LeaveCall, TicketCall};
 
 /// Count of keys in one step of a listing: the server does nothing else meanwhile.
 const SCAN_STEP: u32 = 1000;
 /// Maximum window of a count.
 const WINDOW_MS_MAX: u64 = 1 << 52;
 
-impl<D: Deployment> Store<D> {
+impl<D: Deployment> RedisEngine<D> {
     /// Returns the name of a line's head. Its part in braces determines the slot.
     fn name(&self, key: &Key) -> String {
         let prefix = &self.settings().prefix;
@@ -50,7 +49,7 @@ impl<D: Deployment> Store<D> {
     }
 
     /// Returns the lines with tickets among some of one server's keys.
-    async fn some_keys(&self, master: &D::Master, cursor: &str) -> Result<Step> {
+    async fn some_keys(&self, master: &D::Master, cursor: &str) -> Result<ScanStep> {
         let heads = format!("{}:{{{}v1.*}}", self.settings().prefix, self.realm);
         let script = self.script(|scripts| &scripts.keys);
         let mut call = script.on_none();
@@ -70,28 +69,7 @@ impl<D: Deployment> Store<D> {
             seen.iter().filter_map(|body| Some(body::decode(body).ok()?.key)).collect();
         let found = try_join_all(elsewhere.iter().map(|name| self.look(name))).await?;
         keys.extend(found.into_iter().flatten());
-        Ok(Step { next, keys })
-    }
-
-    /// Converts the outcome of a join to that of the contract.
-    fn verdict(&self, ticket: &Ticket, joined: Joined) -> Result<Option<Place>> {
-        let key = &ticket.key;
-        match joined {
-            Joined::In(place) => Ok(Some(place)),
-            Joined::Busy => Ok(None),
-            Joined::Mixed(of) => Err(errors::other_capacity(key, of, ticket.share)),
-            Joined::OfAnother(owner) => {
-                // A server may repeat the command.
-                let owner = redact(self.settings().secrets(), owner);
-                let owner = owner.as_deref().unwrap_or("somebody");
-                Err(errors::id_of_another(key, ticket.id, owner))
-            }
-            Joined::Full => Err(errors::line_is_full(key)),
-            Joined::NoNumbersLeft(number) => Err(errors::no_numbers_left(key, number)),
-            Joined::TooManyShares(shares) => Err(Error::rejected(format!(
-                "{shares} different sizes wait in the line of {key:?}, which is as many as it takes: ask for one of those, or later"
-            ))),
-        }
+        Ok(ScanStep { next, keys })
     }
 
     fn of_name(&self, error: Error, name: &str, key: &Key) -> Error {
@@ -103,23 +81,24 @@ impl<D: Deployment> Store<D> {
     }
 }
 
-impl<D: Deployment> Engine for Store<D> {
+impl<D: Deployment> Engine for RedisEngine<D> {
     fn guarantees(&self) -> Guarantees {
-        self.profile.clone()
+        self.guarantees.clone()
     }
 
-    async fn join(&self, ticket: &Ticket, patience: WaitMode) -> Result<Option<Place>> {
+    async fn join(&self, ticket: &Ticket, mode: WaitMode) -> Result<Option<Place>> {
         let route = self.deployment.here().await?;
         route.trust(ticket)?;
         let name = self.name(&ticket.key);
-        let route = route.keeping(&name);
-        let join = Join::new(&name, ticket, &self.inbox, patience);
+        let route = route.keeping();
+        let join = TicketCall::new(&name, ticket, &self.inbox);
         let asking = self.mail.expect_answer(ticket.id, ticket.ttl);
-        let call = || join.call(self.deployment.scripts());
-        let answer = self.deployment.answered(route.ask(join.wish(), call).await);
+        let call = || join.join(self.deployment.scripts(), mode);
+        let answer = self.deployment.answered(route.ask(join.item(VerbTag::Join), call).await);
         let answer = answer.map_err(|error| self.of_name(error, &name, &ticket.key));
-        let joined = answer.and_then(|answer| self.deployment.known(join.read(&answer)));
-        let place = match joined.and_then(|joined| self.verdict(ticket, joined)) {
+        let joined = answer
+            .and_then(|answer| self.deployment.known(join.joined(&answer, self.settings()))?);
+        let place = match joined {
             Ok(Some(place)) => place,
             outcome => {
                 if outcome.as_ref().err().is_none_or(|error| !error.is_retryable()) {
@@ -137,23 +116,22 @@ impl<D: Deployment> Engine for Store<D> {
 
     async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
         let name = self.name(&ticket.key);
-        let route = self.deployment.here().await?.keeping(&name);
-        let renewal = Renew::new(&name, ticket, &self.inbox);
+        let route = self.deployment.here().await?.keeping();
+        let renewal = TicketCall::new(&name, ticket, &self.inbox);
         self.mail.expect(ticket.id, ticket.ttl);
-        let call = || renewal.call(self.deployment.scripts());
-        let answer = ask_even_if_full(&*self.deployment, &route, renewal.wish(), call).await;
+        let call = || renewal.renewal(self.deployment.scripts());
+        let item = renewal.item(VerbTag::Renew);
+        let answer = ask_even_if_full(&*self.deployment, &route, item, call).await;
         let answer = answer.map_err(|error| self.of_name(error, &name, &ticket.key))?;
-        match self.deployment.known(renewal.read(&answer))? {
-            Renewed::In(place) => {
-                self.mail.learn(ticket.id, &place);
+        let renewed = self.deployment.known(renewal.renewed(&answer))?;
+        match &renewed {
+            Some(place) => {
+                self.mail.learn(ticket.id, place);
                 route.acknowledged().await?;
-                Ok(Some(place))
             }
-            Renewed::Out => {
-                forget(&*self.deployment, &self.mail, ticket.id, &name);
-                Ok(None)
-            }
+            None => forget(&*self.deployment, &self.mail, ticket.id, &name),
         }
+        Ok(renewed)
     }
 
     async fn leave(&self, ticket: &Ticket, how: LeaveMode) -> Result<LeaveOutcome> {
@@ -212,7 +190,7 @@ impl<D: Deployment> Engine for Store<D> {
 
     async fn add(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
         let name = self.name(key);
-        let route = self.deployment.here().await?.keeping(&name);
+        let route = self.deployment.here().await?.keeping();
         let by_now = by.min(NUMBER_MAX + 1);
         let answer = match window {
             None => {
@@ -237,7 +215,7 @@ impl<D: Deployment> Engine for Store<D> {
                     Some(limit) => call.arg(limit.min(NUMBER_MAX)),
                     None => call.arg(-1),
                 };
-                let answer = self.deployment.answered(route.call_once(&call).await);
+                let answer = self.deployment.answered(route.call(&call).await);
                 answer.map_err(|error| of_count(self.settings(), error, &name, key))?
             }
         };
@@ -254,7 +232,7 @@ impl<D: Deployment> Engine for Store<D> {
 /// Maximum tickets in one call.
 const BROKEN_ASKED_MAX: usize = 500;
 
-impl<D: Deployment> Breaks for Store<D> {
+impl<D: Deployment> Breaks for RedisEngine<D> {
     async fn broken(&self, key: &Key, gone: &[TicketId]) -> Result<Vec<TicketId>> {
         let name = self.name(key);
         let route = self.deployment.here().await?;
@@ -283,7 +261,7 @@ async fn take_out<D: Deployment>(
 ) -> Result<LeaveOutcome> {
     let route = deployment.here().await?;
     let call = || go.call(deployment.scripts());
-    let answer = ask_even_if_full(&*deployment, &route, go.wish(), call).await;
+    let answer = ask_even_if_full(&*deployment, &route, go.item(), call).await;
     let answer = answer.map_err(|error| of_name(deployment.settings(), error, go.name(), &key))?;
     let (left, letters) = deployment.known(LeaveCall::read(&answer))?;
     for letter in letters {
@@ -299,10 +277,10 @@ async fn take_out<D: Deployment>(
 async fn ask_even_if_full(
     deployment: &impl Deployment,
     route: &impl Route,
-    wish: Option<BatchItem<'_>>,
+    item: Option<BatchItem<'_>>,
     call: impl Fn() -> Cmd + Send + Sync,
 ) -> Result<Value> {
-    match route.ask(wish, &call).await {
+    match route.ask(item, &call).await {
         Err(trouble) if trouble::is_full(&trouble) => {
             deployment.answered(route.call(call().arg("full")).await)
         }
@@ -320,7 +298,7 @@ fn forget(deployment: &impl Deployment, mail: &Subscriptions, id: TicketId, name
 type StepAnswer = (String, Vec<Vec<u8>>, Vec<String>);
 
 /// The result of one step through the keys of a server.
-struct Step {
+struct ScanStep {
     /// The cursor of the next one.
     next: String,
     keys: Vec<Key>,

@@ -28,7 +28,7 @@
 //! | `connect` | how a connection is opened: addresses, TLS, login |
 //! | `link` | the server-specific part of the kit's links, and the state of one connection |
 //! | `store`, `engine` | how the engine is opened, and the nine verbs |
-//! | `facts`, `server_facts` | the results of the start-up check: guarantees, refusals, warnings |
+//! | `facts` | the results of the start-up check: guarantees, refusals, warnings |
 //! | `trouble` | error messages; `secret` keeps passwords out of them |
 //!
 //! An engine adds files for what only its store has. Redis has these:
@@ -36,16 +36,15 @@
 //! | file | contents |
 //! |---|---|
 //! | `route` | the trait of a deployment; `one` and `cluster` implement it, `redlock` combines several servers |
-//! | `calls`, `call`, `script_loads`, `acks`, `task` | how a script is called, and how replicas acknowledge its writes |
+//! | `calls`, `pending_call`, `acks`, `task` | how a script is called, and how replicas acknowledge its writes |
 //! | `verbs` | the three verbs that change a line: the call, the part in a bundle, and the reading of the answer |
 //! | `script`, `body`, `reply`, `letter` | the scripts, their arguments and their answers |
 //! | `resolver`, `sentinel`, `patrol` | how the master is found and followed |
-//! | `together`, `bundle` | batching: several verbs share one call |
+//! | `batch` | several verbs share one call |
 
 mod acks;
+mod batch;
 mod body;
-mod bundle;
-mod call;
 mod calls;
 mod cluster;
 mod connect;
@@ -56,19 +55,17 @@ mod letter;
 mod link;
 mod one;
 mod patrol;
+mod pending_call;
 mod redlock;
 mod reply;
 mod resolver;
 mod route;
 mod script;
-mod script_loads;
 mod secret;
 mod sentinel;
-mod server_facts;
 mod settings;
 mod store;
 mod task;
-mod together;
 mod trouble;
 mod url;
 mod verbs;
@@ -80,9 +77,9 @@ use tenure_core::{BackgroundRuntime, Locks, Result, Runtime};
 
 pub use description::DESCRIPTION;
 pub use redlock::RedLock;
-use settings::Deployment;
+use settings::DeploymentKind;
 pub use settings::{AfterRestart, Settings};
-pub use store::{RedisCluster, RedisStore, Store};
+pub use store::{RedisCluster, RedisEngine, RedisStore};
 pub use tenure_kit::tls::{Pem, Tls};
 
 /// Retries of a verb whose answer is lost.
@@ -112,20 +109,20 @@ pub async fn connect(url: impl AsRef<str>) -> Result<Locks> {
 
 async fn open(settings: Settings) -> Result<Locks> {
     let host: Arc<dyn Runtime> = Arc::new(BackgroundRuntime::for_drivers());
-    match settings.deployment {
-        Deployment::One(_) => {
+    match settings.kind {
+        DeploymentKind::One(_) => {
             let connecting = async move { RedisStore::connect(&settings).await };
             Ok(locks(OnRuntime::make(host.clone(), connecting).await?, host))
         }
-        Deployment::Cluster(_) => {
+        DeploymentKind::Cluster(_) => {
             let connecting = async move { RedisCluster::connect(&settings).await };
             Ok(locks(OnRuntime::make(host.clone(), connecting).await?, host))
         }
-        Deployment::Redlock(_) => Ok(RedLock::open_with(settings).await?.locks().clone()),
+        DeploymentKind::Redlock(_) => Ok(RedLock::open_with(settings).await?.locks().clone()),
     }
 }
 
-fn locks<D: route::Deployment>(store: OnRuntime<Store<D>>, host: Arc<dyn Runtime>) -> Locks {
-    let store = store.in_place_where(Store::has_link_here, tenure_kit::IN_PLACE_MAX);
+fn locks<D: route::Deployment>(store: OnRuntime<RedisEngine<D>>, host: Arc<dyn Runtime>) -> Locks {
+    let store = store.in_place_where(RedisEngine::has_link_here, tenure_kit::IN_PLACE_MAX);
     Locks::with_retries(store, host, RETRIES)
 }

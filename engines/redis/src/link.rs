@@ -2,31 +2,30 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use futures_util::future::{join, try_join_all};
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, PushInfo, PushKind, RedisResult, Value, cmd};
 use tenure_core::{Error, Result};
+use tenure_kit::SingleFlight;
 use tenure_kit::subscriptions::Subscriptions;
 use tenure_kit::{Client, ConnectContext, DisconnectNotifier, Disconnected, Origin, Server};
 use tokio::time::timeout;
 
-use crate::acks::Acks;
-use crate::bundle::Batcher;
-use crate::call::{Pinged, Unanswered};
-use crate::facts::Facts;
+use crate::batch::Batcher;
+use crate::facts::ServerFacts;
 use crate::letter;
+use crate::pending_call::Unanswered;
 use crate::resolver::Resolver;
 use crate::script::{NotifyVia, Scripts};
-use crate::script_loads::ScriptLoads;
 use crate::settings::{At, Settings};
 use crate::trouble;
 
 /// A link to the master.
-pub(crate) type Link = tenure_kit::Link<Master>;
+pub(crate) type MasterLink = tenure_kit::Link<Master>;
 /// A connection to the master.
-pub(crate) type Connection = tenure_kit::Connection<Open>;
+pub(crate) type MasterConnection = tenure_kit::Connection<ConnectionState>;
 
 /// The server that keeps the lines, which may be another one tomorrow.
 pub(crate) struct Master {
@@ -41,14 +40,15 @@ pub(crate) struct Master {
 }
 
 /// The state of an open connection.
-pub(crate) struct Open {
+pub(crate) struct ConnectionState {
     pub(crate) redis: MultiplexedConnection,
-    pub(crate) facts: Facts,
+    pub(crate) facts: ServerFacts,
     pub(crate) since: Instant,
-    pub(crate) acks: Acks,
-    unanswered: Unanswered,
-    pub(crate) bundles: Batcher,
-    pub(crate) told: ScriptLoads,
+    /// Requests for the number of replicas that have all writes so far.
+    pub(crate) acks: SingleFlight<Result<u64>>,
+    pub(crate) unanswered: Unanswered,
+    pub(crate) batcher: Batcher,
+    pub(crate) loads: SingleFlight<RedisResult<()>>,
     /// The address of its server.
     pub(crate) address: Box<str>,
 }
@@ -71,15 +71,15 @@ impl Master {
         }))
     }
 
-    async fn try_to_open(&self, opening: &ConnectContext) -> Result<Open> {
+    async fn try_to_open(&self, opening: &ConnectContext) -> Result<ConnectionState> {
         let Self { settings, door, .. } = self;
         let is_home = opening.side() == Origin::Home;
         let pushes = is_home.then(|| pushes(self.mail.clone(), opening.lost()));
         let (redis, address) = door.open(pushes).await?;
-        let (info, config) = Facts::questions();
+        let (info, config) = ServerFacts::questions();
         let asked = timeout(settings.timeout, join(say(&redis, &info), say(&redis, &config)));
-        let (info, config) = asked.await.map_err(|_| self.silence())?;
-        let facts = Facts::of(info, config);
+        let (info, config) = asked.await.map_err(|_| trouble::late(settings))?;
+        let facts = ServerFacts::of(info, config);
         let fit = facts.fit(settings);
         if self.is_met.load(Ordering::Relaxed) {
             // It was a master when it was first reached, and may be one again.
@@ -88,14 +88,14 @@ impl Master {
             fit?;
         }
         self.is_met.store(true, Ordering::Relaxed);
-        let mut open = Open {
+        let mut open = ConnectionState {
             redis,
             facts,
             since: Instant::now(),
-            acks: Acks::default(),
+            acks: SingleFlight::default(),
             unanswered: Unanswered::new(),
-            bundles: Batcher::default(),
-            told: ScriptLoads::default(),
+            batcher: Batcher::default(),
+            loads: SingleFlight::default(),
             address: address.into(),
         };
         if is_home {
@@ -109,10 +109,10 @@ impl Master {
 }
 
 impl Server for Master {
-    type Open = Open;
+    type Open = ConnectionState;
 
     /// If a sentinel's server is no master, another sentinel is asked.
-    async fn open(&self, opening: &ConnectContext) -> Result<Open> {
+    async fn open(&self, opening: &ConnectContext) -> Result<ConnectionState> {
         match self.try_to_open(opening).await {
             Err(error) if error.is_retryable() && self.door.doubt().await => {
                 self.try_to_open(opening).await
@@ -122,28 +122,16 @@ impl Server for Master {
     }
 }
 
-impl Pinged for Master {
-    fn unanswered(open: &Open) -> &Unanswered {
-        &open.unanswered
-    }
-
-    async fn ping(&self, open: &Open) -> Result<(), Disconnected> {
-        match say(&open.redis, &cmd("PING")).await {
+impl ConnectionState {
+    /// Sends a request that costs the server nothing. The server answers it after every call that
+    /// was sent before.
+    pub(crate) async fn ping(&self) -> Result<(), Disconnected> {
+        match say(&self.redis, &cmd("PING")).await {
             Err(trouble) if trouble::ends_connection(&trouble) => Err(Disconnected),
             _ => Ok(()),
         }
     }
 
-    fn patience(&self) -> Duration {
-        self.settings.timeout
-    }
-
-    fn silence(&self) -> Error {
-        trouble::late(&self.settings)
-    }
-}
-
-impl Open {
     /// Loads scripts into the server.
     pub(crate) async fn load(&self, loads: &[Cmd]) -> RedisResult<()> {
         try_join_all(loads.iter().map(|load| say(&self.redis, load))).await.map(drop)

@@ -9,48 +9,46 @@ use tenure_kit::{Client, LinkPool};
 use tokio::time::{Instant, timeout_at};
 
 use crate::acks;
-use crate::bundle::BatchItem;
+use crate::batch::{self, BatchItem};
 use crate::calls;
-use crate::facts::Facts;
-use crate::link::{Connection, Link, Master};
+use crate::facts::ServerFacts;
+use crate::link::{Master, MasterConnection, MasterLink};
 use crate::patrol;
 use crate::route::{Deployment, Route, in_time};
 use crate::script::Scripts;
 use crate::settings::{AfterRestart, At, Settings};
-use crate::together;
 use crate::trouble;
 
 /// One server that keeps all lines.
 pub struct OneServer {
     home: LinkPool<Master>,
     client: Arc<Client<Master>>,
-    facts: Facts,
 }
 
 /// A link to it, and the open connection.
 pub struct OneRoute<'a> {
     settings: &'a Settings,
-    link: Arc<Link>,
-    connection: Arc<Connection>,
+    link: Arc<MasterLink>,
+    connection: Arc<MasterConnection>,
     until: Instant,
 }
 
 impl OneServer {
-    /// Connects. Returns the error, too, if the server may be reachable later.
+    /// Connects. Returns the server's facts, and the error if the server may be reachable later.
     pub(crate) async fn connect(
         at: &At,
         settings: &Settings,
         mail: Arc<Subscriptions>,
         inbox: String,
-    ) -> Result<(Self, Option<Error>)> {
+    ) -> Result<(Self, ServerFacts, Option<Error>)> {
         let client = Master::client(at, settings, mail, inbox)?;
         let link = patrol::home(&client);
         let (facts, trouble) = match link.connection().await {
             Ok(connection) => (connection.facts.clone(), None),
-            Err(error) if error.is_retryable() => (Facts::default(), Some(error)),
+            Err(error) if error.is_retryable() => (ServerFacts::default(), Some(error)),
             Err(error) => return Err(error),
         };
-        Ok((Self { home: LinkPool::new(link), client, facts }, trouble))
+        Ok((Self { home: LinkPool::new(link), client }, facts, trouble))
     }
 }
 
@@ -65,10 +63,6 @@ impl Deployment for OneServer {
 
     fn scripts(&self) -> &Scripts {
         &self.client.server().scripts
-    }
-
-    fn facts(&self) -> &Facts {
-        &self.facts
     }
 
     async fn here(&self) -> Result<OneRoute<'_>> {
@@ -117,7 +111,7 @@ impl Deployment for OneServer {
 
 impl Route for OneRoute<'_> {
     /// The acknowledgements of a connection are for all writes on it.
-    fn keeping(self, _name: &str) -> Self {
+    fn keeping(self) -> Self {
         self
     }
 
@@ -125,18 +119,13 @@ impl Route for OneRoute<'_> {
         in_time(self.until, Box::pin(calls::send(&self.link, &self.connection, call))).await
     }
 
-    /// A link resends nothing by itself.
-    async fn call_once(&self, call: &Cmd) -> RedisResult<Value> {
-        self.call(call).await
-    }
-
     async fn ask(
         &self,
-        wish: Option<BatchItem<'_>>,
+        item: Option<BatchItem<'_>>,
         call: impl FnOnce() -> Cmd + Send,
     ) -> RedisResult<Value> {
         // Boxed, because each of the futures between here and the caller would move it once.
-        let sent = Box::pin(together::send(&self.link, &self.connection, wish, call));
+        let sent = Box::pin(batch::send(&self.link, &self.connection, item, call));
         in_time(self.until, sent).await
     }
 
@@ -175,7 +164,8 @@ impl Route for OneRoute<'_> {
                 let count = acks::counted(&trouble::answered(settings, answer)?);
                 count.ok_or_else(|| trouble::strange(&settings.name))
             };
-            let counted = timeout_at(until, connection.acks.count(ask)).await;
+            // The answer is for all writes on the connection before the request.
+            let counted = timeout_at(until, connection.acks.run(ask)).await;
             counted.unwrap_or_else(|_| Err(trouble::late(settings)))
         });
         let counted = counting.await.unwrap_or_else(|_| Err(trouble::late(settings)));

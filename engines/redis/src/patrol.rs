@@ -5,33 +5,33 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tenure_core::Backoff;
+use tenure_core::{Backoff, jitter};
 use tenure_kit::Client;
 use tenure_kit::secret::redact;
 use tenure_kit::url::Address;
 
 use crate::connect;
-use crate::link::{Link, Master};
+use crate::link::{Master, MasterLink};
 use crate::secret::said;
 use crate::sentinel::Sentinels;
 
-/// Interval of requests to the sentinel besides its pushes, with jitter.
+/// Maximum interval of requests to the sentinel besides its pushes; jitter takes up to half of it.
 const ASK_PAUSE: Duration = Duration::from_secs(10);
 /// Minimum pause after a new connection to a sentinel.
 const PAUSE_FIRST: Duration = Duration::from_millis(250);
 
 /// Returns the link that receives this client's pushes. It follows the sentinels, if there are
 /// some.
-pub(crate) fn home(client: &Arc<Client<Master>>) -> Arc<Link> {
-    let link = Link::kept(client.clone());
+pub(crate) fn home(client: &Arc<Client<Master>>) -> Arc<MasterLink> {
+    let link = MasterLink::kept(client.clone());
     if let Some(sentinels) = client.server().door.sentinels() {
-        link.home().spawn(patrol(Arc::downgrade(&link), sentinels.clone()));
+        link.home().spawn(follow_sentinels(Arc::downgrade(&link), sentinels.clone()));
     }
     link
 }
 
 /// Drops connections to a server other than the current master.
-fn follow(link: &Link, master: &Address) {
+fn follow(link: &MasterLink, master: &Address) {
     let Some(connection) = link.current() else { return };
     let master = connect::address(master, &link.server().settings).to_string();
     if *connection.address != *master {
@@ -43,11 +43,12 @@ fn follow(link: &Link, master: &Address) {
 
 /// Follows the sentinels as long as the link exists: a replaced master may go on answering its old
 /// connections.
-async fn patrol(link: Weak<Link>, sentinels: Arc<Sentinels>) {
+async fn follow_sentinels(link: Weak<MasterLink>, sentinels: Arc<Sentinels>) {
     let mut backoff = Backoff::new(PAUSE_FIRST, ASK_PAUSE);
     loop {
+        let pause = jitter(ASK_PAUSE, getrandom::u64().unwrap_or(0));
         // Either a push or the end of the pause: the next step asks a sentinel.
-        let _ = tokio::time::timeout(about(ASK_PAUSE), sentinels.news.notified()).await;
+        let _ = tokio::time::timeout(pause, sentinels.news.notified()).await;
         let Some(link) = link.upgrade() else { return };
         let made = sentinels.made.load(Ordering::Relaxed);
         match sentinels.master().await {
@@ -66,12 +67,4 @@ async fn patrol(link: Weak<Link>, sentinels: Arc<Sentinels>) {
             tokio::time::sleep(backoff.pause()).await;
         }
     }
-}
-
-/// Adds jitter of a fifth: clients that were started together must not ask together.
-fn about(time: Duration) -> Duration {
-    let random = getrandom::u64().unwrap_or(u64::MAX / 2);
-    #[allow(clippy::cast_precision_loss, reason = "it need not be exact")]
-    let part = random as f64 / u64::MAX as f64;
-    time.mul_f64(0.8 + 0.4 * part)
 }

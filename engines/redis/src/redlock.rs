@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures_util::future::try_join_all;
 use tenure_core::layers::{AnyEngine, OnRuntime, Retry};
-use tenure_core::{BackgroundRuntime, Error, Locks, Result, Runtime as Home, errors};
+use tenure_core::{BackgroundRuntime, Error, Locks, Result, Runtime, errors};
 use tenure_kit::IN_PLACE_MAX;
 use tenure_kit::url::Address;
 use tenure_redlock::{Quorum, QuorumHealth};
@@ -35,7 +35,7 @@ impl RedLock {
     ///
     /// As [`open`](Self::open).
     pub async fn open_with(settings: Settings) -> Result<Self> {
-        let home: Arc<dyn Home> = Arc::new(BackgroundRuntime::for_drivers());
+        let home: Arc<dyn Runtime> = Arc::new(BackgroundRuntime::for_drivers());
         let quorum = quorum(&settings, home.clone()).await?;
         let health = quorum.health();
         Ok(Self { locks: Locks::with_retries(quorum, home, crate::RETRIES), health })
@@ -46,7 +46,7 @@ impl RedLock {
     /// # Errors
     ///
     /// As [`open`](Self::open).
-    pub async fn engine(url: impl AsRef<str>, home: Arc<dyn Home>) -> Result<AnyEngine> {
+    pub async fn engine(url: impl AsRef<str>, home: Arc<dyn Runtime>) -> Result<AnyEngine> {
         let quorum = quorum(&Settings::from_url(url)?, home.clone()).await?;
         Ok(AnyEngine::new(Retry::new(quorum, home, crate::RETRIES)))
     }
@@ -62,7 +62,7 @@ impl RedLock {
     }
 }
 
-async fn quorum(settings: &Settings, home: Arc<dyn Home>) -> Result<Quorum> {
+async fn quorum(settings: &Settings, home: Arc<dyn Runtime>) -> Result<Quorum> {
     let servers = settings.voters()?;
     let stores = servers.iter().map(|server| store(&home, settings, server));
     let stores = try_join_all(stores).await?;
@@ -89,7 +89,7 @@ async fn quorum(settings: &Settings, home: Arc<dyn Home>) -> Result<Quorum> {
 
 /// Opens one of the servers, which may be unreachable now.
 async fn store(
-    home: &Arc<dyn Home>,
+    home: &Arc<dyn Runtime>,
     settings: &Settings,
     server: &Address,
 ) -> Result<OnRuntime<RedisStore>> {

@@ -77,7 +77,7 @@ pub(crate) fn line(answer: &Value, key: &Key) -> Option<Result<Vec<(Ticket, Plac
     let mut first_end = u64::MAX;
     for pair in tickets.chunks_exact(2) {
         let [Value::BulkString(id), Value::BulkString(ticket)] = pair else { return None };
-        let entry = Entry::read(ticket)?;
+        let entry = StoredTicket::read(ticket)?;
         // The next verb of any client finds that its life has ended, and serves the tickets that
         // fit then.
         if entry.ends <= now {
@@ -117,7 +117,7 @@ pub(crate) fn line(answer: &Value, key: &Key) -> Option<Result<Vec<(Ticket, Plac
 }
 
 /// A ticket as the scripts keep it.
-struct Entry<'a> {
+struct StoredTicket<'a> {
     number: u64,
     ends: u64,
     take: u32,
@@ -125,7 +125,7 @@ struct Entry<'a> {
     body: &'a [u8],
 }
 
-impl<'a> Entry<'a> {
+impl<'a> StoredTicket<'a> {
     fn read(bytes: &'a [u8]) -> Option<Self> {
         let (number, rest) = bytes.split_first_chunk()?;
         let (ends, rest) = rest.split_first_chunk()?;

@@ -14,28 +14,25 @@ use crate::trouble;
 /// The way to one server, which may be another one tomorrow.
 pub(crate) struct Resolver {
     settings: Settings,
-    leads: Target,
+    source: MasterSource,
 }
 
-enum Target {
-    Straight(Box<Client>),
-    Sentinel(Arc<Sentinels>),
+enum MasterSource {
+    Fixed(Box<Client>),
+    Sentinels(Arc<Sentinels>),
 }
 
 impl Resolver {
     pub(crate) fn new(at: &At, settings: &Settings) -> Result<Self> {
-        let leads = match at {
-            At::Server(server) => {
-                Target::Straight(Box::new(client(settings, address(server, settings))?))
-            }
-            At::Socket(path) => {
-                Target::Straight(Box::new(client(settings, ConnectionAddr::Unix(path.clone()))?))
-            }
+        let fixed = |address| Ok(MasterSource::Fixed(Box::new(client(settings, address)?)));
+        let source = match at {
+            At::Server(server) => fixed(address(server, settings)),
+            At::Socket(path) => fixed(ConnectionAddr::Unix(path.clone())),
             At::Sentinels { sentinels, service } => {
-                Target::Sentinel(Sentinels::new(settings, sentinels, service)?)
+                Sentinels::new(settings, sentinels, service).map(MasterSource::Sentinels)
             }
         };
-        Ok(Self { settings: settings.clone(), leads })
+        Ok(Self { settings: settings.clone(), source: source? })
     }
 
     /// Opens a connection. Returns it, and its address.
@@ -65,24 +62,21 @@ impl Resolver {
     /// Notes that there is no master at its address. Returns whether there is another sentinel to
     /// ask.
     pub(crate) async fn doubt(&self) -> bool {
-        match &self.leads {
-            Target::Straight(_) => false,
-            Target::Sentinel(sentinels) => sentinels.doubt().await,
+        match self.sentinels() {
+            None => false,
+            Some(sentinels) => sentinels.doubt().await,
         }
     }
 
     /// Returns the sentinels, if the URL has some.
     pub(crate) fn sentinels(&self) -> Option<&Arc<Sentinels>> {
-        match &self.leads {
-            Target::Straight(_) => None,
-            Target::Sentinel(sentinels) => Some(sentinels),
-        }
+        if let MasterSource::Sentinels(sentinels) = &self.source { Some(sentinels) } else { None }
     }
 
     async fn client(&self) -> Result<Client> {
-        match &self.leads {
-            Target::Straight(client) => Ok(Client::clone(client)),
-            Target::Sentinel(sentinels) => {
+        match &self.source {
+            MasterSource::Fixed(client) => Ok(Client::clone(client)),
+            MasterSource::Sentinels(sentinels) => {
                 let master = sentinels.master().await;
                 let master = master.map_err(|it| trouble::of_sentinels(&self.settings, &it))?;
                 client(&self.settings, address(&master, &self.settings))

@@ -5,8 +5,7 @@ use redis::{Cmd, RedisResult, Value};
 use tenure_core::{Error, Result, Ticket, TicketId};
 use tokio::time::{Instant, timeout_at};
 
-use crate::bundle::BatchItem;
-use crate::facts::Facts;
+use crate::batch::BatchItem;
 use crate::script::Scripts;
 use crate::settings::Settings;
 use crate::trouble;
@@ -23,9 +22,6 @@ pub trait Deployment: Send + Sync + 'static {
     fn settings(&self) -> &Settings;
 
     fn scripts(&self) -> &Scripts;
-
-    /// Returns the facts of the servers from the first connection.
-    fn facts(&self) -> &Facts;
 
     /// Returns the route for the caller. The time limit of the verb starts now.
     fn here(&self) -> impl Future<Output = Result<Self::Route<'_>>> + Send;
@@ -81,21 +77,17 @@ pub trait Deployment: Send + Sync + 'static {
 
 /// The route of one verb, within its time limit.
 pub trait Route: Send + Sync + Sized {
-    /// The same route, for a write to the line with this name that is to be
-    /// [acknowledged](Self::acknowledged).
+    /// The same route, for a write that is to be [acknowledged](Self::acknowledged).
     #[must_use]
-    fn keeping(self, name: &str) -> Self;
+    fn keeping(self) -> Self;
 
-    /// Sends the call of a script.
+    /// Sends the call of a script. Never sends it again once it may have been carried out.
     fn call(&self, call: &Cmd) -> impl Future<Output = RedisResult<Value>> + Send;
 
-    /// The same, for a call that must not be carried out twice.
-    fn call_once(&self, call: &Cmd) -> impl Future<Output = RedisResult<Value>> + Send;
-
-    /// Sends the call of a verb. Bundles the verb if many are in flight and it can be bundled.
+    /// Sends the call of a verb. Batches the verb if many are in flight and it can be batched.
     fn ask(
         &self,
-        wish: Option<BatchItem<'_>>,
+        item: Option<BatchItem<'_>>,
         call: impl FnOnce() -> Cmd + Send,
     ) -> impl Future<Output = RedisResult<Value>> + Send;
 

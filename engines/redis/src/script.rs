@@ -1,5 +1,7 @@
 //! The scripts: one atomic step each, and all of the server's part.
 
+use std::collections::BTreeSet;
+
 use redis::{Cmd, ToRedisArgs};
 use tenure_core::{LINE_TICKETS_MAX, NUMBER_MAX};
 
@@ -14,7 +16,7 @@ pub(crate) const WAITING_SHARES_MAX: u32 = 128;
 /// Count of waiters at the front that are asked to look by themselves.
 const NEAR: u32 = 3;
 
-/// The codes of verbs in a bundle.
+/// The codes of verbs in a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum VerbTag {
@@ -34,7 +36,7 @@ pub struct Scripts {
     pub(crate) join: Script,
     pub(crate) renew: Script,
     pub(crate) leave: Script,
-    pub(crate) bundle: Script,
+    pub(crate) batch: Script,
     pub(crate) list: Script,
     pub(crate) look: Script,
     pub(crate) broken: Script,
@@ -59,7 +61,7 @@ const READABLE: &str = include_str!("scripts/readable.lua");
 const NUMBER: &str = include_str!("scripts/number.lua");
 const LINE: &str = include_str!("scripts/line.lua");
 
-// The work of a verb on a line without waiters is a function, so that a bundle can call it for many
+// The work of a verb on a line without waiters is a function, so that a batch can call it for many
 // lines.
 const JOIN_IDLE: &str = include_str!("scripts/join_idle.lua");
 const RENEW_ALONE: &str = include_str!("scripts/renew_alone.lua");
@@ -126,13 +128,13 @@ impl Scripts {
                 LINE,
                 include_str!("scripts/leave.lua"),
             ]),
-            bundle: Script::new(&[
+            batch: Script::new(&[
                 NOW,
                 IDLE_LIFE,
                 JOIN_IDLE,
                 RENEW_ALONE,
                 LEAVE_ALONE,
-                include_str!("scripts/bundle.lua"),
+                include_str!("scripts/batch.lua"),
             ]),
             list: on_a_line(include_str!("scripts/list.lua")),
             look: Script::new(&[
@@ -152,13 +154,13 @@ impl Scripts {
 
     /// Returns all of them, to load them.
     pub(crate) fn all(&self) -> [&Script; 10] {
-        let Self { join, renew, leave, bundle, list, look, broken, keys, sequence, count } = self;
-        [join, renew, leave, bundle, list, look, broken, keys, sequence, count]
+        let Self { join, renew, leave, batch, list, look, broken, keys, sequence, count } = self;
+        [join, renew, leave, batch, list, look, broken, keys, sequence, count]
     }
 }
 
-/// Returns the constants of the scripts. As numbers in the text they cost a call nothing.
-fn words() -> [(&'static str, String); 15] {
+/// The constants of the scripts, as they stand in Lua.
+fn constants() -> [(&'static str, String); 12] {
     [
         ("KEEP_MS", KEEP_MS.to_string()),
         ("BROKEN_MS", BROKEN_MS.to_string()),
@@ -166,27 +168,31 @@ fn words() -> [(&'static str, String); 15] {
         ("TICKETS_MAX", LINE_TICKETS_MAX.to_string()),
         ("SHARES_MAX", WAITING_SHARES_MAX.to_string()),
         ("NEAR", NEAR.to_string()),
-        // The ninth byte of a head is its kind. These are the formats of a line's state, including
-        // that byte, and the place of the first ticket's id:
+        // The ninth byte of a head is its kind.
         ("ALONE", b'a'.to_string()),
-        ("MUTEX_FORMAT", "<dBdddI4I4".to_owned()),
-        ("MUTEX_ID", "42".to_owned()),
-        ("MUTEX", b'm'.to_string()),
-        ("FULL_FORMAT", "<dBddddddI4I4I4B".to_owned()),
-        ("FULL_ID", "71".to_owned()),
         ("FULL", b'f'.to_string()),
-        // The verbs of a bundle.
+        // The format of a line's state, and the place of the first ticket's id behind it.
+        ("FULL_FORMAT", "'<dBddddddI4I4I4B'".to_owned()),
+        ("FULL_ID", "71".to_owned()),
+        // The verbs of a batch.
         ("JOIN", (VerbTag::Join as u8).to_string()),
         ("LEAVE", (VerbTag::Leave as u8).to_string()),
     ]
 }
 
+/// Returns the names in the head of each of these parts: those that it uses and does not define.
+fn used<'a>(parts: &[&'a str]) -> BTreeSet<&'a str> {
+    let lines = parts.iter().flat_map(|part| part.lines());
+    lines.filter_map(|line| line.strip_prefix("-- Uses: ")).flat_map(|it| it.split(", ")).collect()
+}
+
 impl Script {
+    /// Joins the parts behind the constants that they use.
     fn new(parts: &[&str]) -> Self {
-        let mut text = parts.concat();
-        for (word, stands_for) in words() {
-            text = text.replace(word, &stands_for);
-        }
+        let used = used(parts);
+        let constants = constants().into_iter().filter(|(name, _)| used.contains(name));
+        let constants = constants.map(|(name, value)| format!("local {name} = {value}\n"));
+        let text = constants.chain([parts.concat()]).collect::<String>();
         let hash = redis::Script::new(&text).get_hash().to_owned();
         Self { text, hash }
     }
@@ -213,5 +219,99 @@ impl Script {
         let mut load = redis::cmd("SCRIPT");
         load.arg("LOAD").arg(&self.text);
         load
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    const KEYWORDS: &str = "and break do else elseif end false for function if in local nil not or repeat return then true until while";
+    const BUILT_IN: &str =
+        "redis struct string math table tonumber type pcall error ipairs unpack select KEYS ARGV";
+
+    /// Returns the words and signs of a text in Lua, without comments and strings.
+    fn tokens(text: &str) -> Vec<String> {
+        let code = text.lines().map(|line| line.split("--").next().unwrap_or_default());
+        let code = code.collect::<Vec<_>>().join("\n");
+        let code: String = code.split('\'').step_by(2).collect::<Vec<_>>().join(" ");
+        let mut tokens: Vec<String> = vec![String::new()];
+        for letter in code.chars() {
+            let is_word = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+            let last = tokens.last_mut().unwrap();
+            if is_word(letter) && last.chars().all(is_word) {
+                last.push(letter);
+            } else if letter.is_whitespace() {
+                tokens.push(String::new());
+            } else {
+                tokens.push(letter.to_string());
+            }
+        }
+        tokens.retain(|token| !token.is_empty());
+        tokens
+    }
+
+    /// Returns the names that a text uses and does not define.
+    fn free(text: &str) -> BTreeSet<String> {
+        let tokens = tokens(text);
+        let names = |from: usize| tokens[from..].iter().step_by(2);
+        let mut defined = BTreeSet::new();
+        let mut free = BTreeSet::new();
+        for (at, token) in tokens.iter().enumerate() {
+            let next = tokens.get(at + 1).map(String::as_str);
+            match token.as_str() {
+                "local" if next == Some("function") => {
+                    defined.insert(tokens[at + 2].clone());
+                }
+                "local" | "for" => {
+                    let commas = tokens[at + 2..].iter().step_by(2).take_while(|it| *it == ",");
+                    defined.extend(names(at + 1).take(commas.count() + 1).cloned());
+                }
+                "function" => {
+                    let open = at + tokens[at..].iter().position(|it| it == "(").unwrap();
+                    let close = tokens[open..].iter().position(|it| it == ")").unwrap();
+                    defined.extend(names(open + 1).take(close / 2).cloned());
+                }
+                _ => {}
+            }
+            let is_field = at > 0 && tokens[at - 1] == "." && (at < 2 || tokens[at - 2] != ".");
+            let is_name = token.starts_with(|it: char| it.is_ascii_alphabetic() || it == '_');
+            let is_known = |words: &str| words.split(' ').any(|word| word == token);
+            if is_name && !is_field && !is_known(KEYWORDS) && !is_known(BUILT_IN) {
+                free.insert(token.clone());
+            }
+        }
+        &free - &defined
+    }
+
+    #[test]
+    fn each_script_names_at_its_head_what_it_uses_and_does_not_define() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/scripts");
+        for file in std::fs::read_dir(folder).unwrap() {
+            let path = file.unwrap().path();
+            let text = std::fs::read_to_string(&path).unwrap();
+            let head: BTreeSet<String> = used(&[&text]).into_iter().map(str::to_owned).collect();
+            assert_eq!(head, free(&text), "{}", path.display());
+        }
+    }
+
+    #[test]
+    fn a_whole_script_uses_nothing_that_it_does_not_define() {
+        for post in [NotifyVia::Channel, NotifyVia::Shard] {
+            for script in Scripts::new(post).all() {
+                assert_eq!(free(&script.text), BTreeSet::new(), "{}", script.text);
+            }
+        }
+    }
+
+    #[test]
+    fn every_constant_is_used() {
+        let text =
+            Scripts::new(NotifyVia::Channel).all().map(|script| script.text.clone()).concat();
+        for (name, _) in constants() {
+            assert!(text.contains(&format!("local {name} = ")), "{name}");
+        }
     }
 }

@@ -35,8 +35,8 @@ pub(crate) const SENTINEL_PORT: u16 = 26379;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Settings {
-    pub(crate) deployment: Deployment,
-    pub(crate) name: Name,
+    pub(crate) kind: DeploymentKind,
+    pub(crate) name: DeploymentName,
     pub(crate) login: Login,
     pub(crate) sentinel_login: Login,
     pub(crate) db: u16,
@@ -54,7 +54,7 @@ pub struct Settings {
 
 /// The servers that keep the lines.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Deployment {
+pub(crate) enum DeploymentKind {
     One(At),
     /// Any of these knows the others.
     Cluster(Vec<Address>),
@@ -76,7 +76,7 @@ pub(crate) enum At {
 
 /// The name of the deployment for an error, without user and password.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Name {
+pub(crate) enum DeploymentName {
     Server(String),
     /// The sentinels' name of the master.
     Service(String),
@@ -102,12 +102,12 @@ impl Settings {
     /// [`Invalid`](tenure_core::ErrorKind::Invalid) if the address is wrong.
     pub fn server(server: impl AsRef<str>) -> Result<Self> {
         let server = Address::parse(server.as_ref(), PORT)?;
-        Ok(Self::of(Deployment::One(At::Server(server))))
+        Ok(Self::of(DeploymentKind::One(At::Server(server))))
     }
 
     /// Creates the default settings of one server on this machine, by the path of its socket.
     pub fn socket(path: impl Into<PathBuf>) -> Self {
-        Self::of(Deployment::One(At::Socket(path.into())))
+        Self::of(DeploymentKind::One(At::Socket(path.into())))
     }
 
     /// Creates the default settings of the master that these sentinels know as `service`. Their
@@ -121,7 +121,7 @@ impl Settings {
         service: impl Into<String>,
     ) -> Result<Self> {
         let sentinels = Address::parse_all(sentinels, SENTINEL_PORT)?;
-        Ok(Self::of(Deployment::One(At::Sentinels { sentinels, service: service.into() })))
+        Ok(Self::of(DeploymentKind::One(At::Sentinels { sentinels, service: service.into() })))
     }
 
     /// Creates the default settings of a cluster, which is found through any of these servers. The
@@ -131,7 +131,7 @@ impl Settings {
     ///
     /// As [`sentinel`](Self::sentinel).
     pub fn cluster(servers: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Self> {
-        Ok(Self::of(Deployment::Cluster(Address::parse_all(servers, PORT)?)))
+        Ok(Self::of(DeploymentKind::Cluster(Address::parse_all(servers, PORT)?)))
     }
 
     /// Creates the default settings of a [`RedLock`](crate::RedLock) over these independent
@@ -141,15 +141,15 @@ impl Settings {
     ///
     /// As [`sentinel`](Self::sentinel).
     pub fn redlock(servers: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Self> {
-        Ok(Self::of(Deployment::Redlock(Address::parse_all(servers, PORT)?)))
+        Ok(Self::of(DeploymentKind::Redlock(Address::parse_all(servers, PORT)?)))
     }
 
     /// Returns the default settings.
-    pub(crate) fn of(deployment: Deployment) -> Self {
-        let many = matches!(deployment, Deployment::Redlock(_));
+    pub(crate) fn of(kind: DeploymentKind) -> Self {
+        let many = matches!(kind, DeploymentKind::Redlock(_));
         Self {
-            name: Name::of(&deployment),
-            deployment,
+            name: DeploymentName::of(&kind),
+            kind,
             login: Login::default(),
             sentinel_login: Login::default(),
             db: 0,
@@ -270,30 +270,30 @@ impl Settings {
         }
         if let Some(tls) = &self.tls {
             tls.agree()?;
-            if matches!(self.deployment, Deployment::One(At::Socket(_))) {
+            if matches!(self.kind, DeploymentKind::One(At::Socket(_))) {
                 return refuse("a socket of this machine has no TLS: leave out the options for it");
             }
         }
-        match &self.deployment {
-            Deployment::Cluster(_) if self.db != 0 => {
+        match &self.kind {
+            DeploymentKind::Cluster(_) if self.db != 0 => {
                 refuse("a cluster has no databases but 0: leave the number of the database out")
             }
-            Deployment::Cluster(_) if self.after_restart == AfterRestart::Refuse => refuse(
+            DeploymentKind::Cluster(_) if self.after_restart == AfterRestart::Refuse => refuse(
                 "`after_restart=refuse` is not kept on a cluster, whose servers come and go unseen: leave it out",
             ),
-            Deployment::Redlock(servers) if has_twice(servers) => {
+            DeploymentKind::Redlock(servers) if has_twice(servers) => {
                 refuse("redlock:// names a server twice: each has one vote, name each once")
             }
-            Deployment::Redlock(servers) if servers.len() < 3 => refuse(
+            DeploymentKind::Redlock(servers) if servers.len() < 3 => refuse(
                 "redlock:// needs at least 3 servers that know nothing of each other: write redlock://S1,S2,S3",
             ),
-            Deployment::Redlock(_) if self.acks > 0 => refuse(
+            DeploymentKind::Redlock(_) if self.acks > 0 => refuse(
                 "the servers of a RedLock have no replicas to wait for: leave out `acks`, its majority is better",
             ),
-            Deployment::One(At::Sentinels { service, .. }) if service.is_empty() => refuse(
+            DeploymentKind::One(At::Sentinels { service, .. }) if service.is_empty() => refuse(
                 "the sentinels must be told which master is meant: write redis+sentinel://S1,S2,S3/SERVICE",
             ),
-            Deployment::One(At::Sentinels { .. }) => Ok(()),
+            DeploymentKind::One(At::Sentinels { .. }) => Ok(()),
             _ if self.sentinel_login != Login::default() => {
                 refuse("`sentinel_user` and `sentinel_password` are for redis+sentinel://")
             }
@@ -304,31 +304,23 @@ impl Settings {
     /// Returns the one server, found in any way, of settings that go together.
     pub(crate) fn one(&self) -> Result<&At> {
         self.check()?;
-        match &self.deployment {
-            Deployment::One(at) => Ok(at),
-            _ => Err(Error::invalid(format!(
-                "{} is more than one server, and one was asked for: write redis:// or redis+sentinel://",
-                self.name
-            ))),
-        }
+        if let DeploymentKind::One(at) = &self.kind { Ok(at) } else { Err(self.other_kind()) }
     }
 
     /// Returns the known servers of a cluster, of settings that go together.
     pub(crate) fn seeds(&self) -> Result<&[Address]> {
         self.check()?;
-        match &self.deployment {
-            Deployment::Cluster(seeds) => Ok(seeds),
-            _ => Err(Error::invalid("a cluster was asked for: write redis+cluster://S1,S2,S3")),
-        }
+        if let DeploymentKind::Cluster(it) = &self.kind { Ok(it) } else { Err(self.other_kind()) }
     }
 
     /// Returns the servers of a `RedLock`, of settings that go together.
     pub(crate) fn voters(&self) -> Result<&[Address]> {
         self.check()?;
-        match &self.deployment {
-            Deployment::Redlock(servers) => Ok(servers),
-            _ => Err(Error::invalid("a RedLock is over several servers: write redlock://S1,S2,S3")),
-        }
+        if let DeploymentKind::Redlock(it) = &self.kind { Ok(it) } else { Err(self.other_kind()) }
+    }
+
+    fn other_kind(&self) -> Error {
+        Error::invalid(format!("{} is another kind of store: use `connect`", self.name.whom()))
     }
 
     /// Returns the prefix of the clients' channels.
@@ -343,23 +335,23 @@ impl Settings {
 
     /// Returns the settings for one of the servers of a `RedLock`, which are otherwise the same.
     pub(crate) fn node(&self, server: &Address) -> Self {
-        let deployment = Deployment::One(At::Server(server.clone()));
-        Self { name: Name::of(&deployment), deployment, ..self.clone() }
+        let kind = DeploymentKind::One(At::Server(server.clone()));
+        Self { name: DeploymentName::of(&kind), kind, ..self.clone() }
     }
 }
 
-impl Name {
-    fn of(deployment: &Deployment) -> Self {
-        match deployment {
-            Deployment::One(At::Server(server)) => Self::Server(server.to_string()),
-            Deployment::One(At::Socket(path)) => Self::Server(path.display().to_string()),
-            Deployment::One(At::Sentinels { sentinels, service }) => {
+impl DeploymentName {
+    fn of(kind: &DeploymentKind) -> Self {
+        match kind {
+            DeploymentKind::One(At::Server(server)) => Self::Server(server.to_string()),
+            DeploymentKind::One(At::Socket(path)) => Self::Server(path.display().to_string()),
+            DeploymentKind::One(At::Sentinels { sentinels, service }) => {
                 Self::Service(format!("`{service}` of the sentinels {}", list(sentinels)))
             }
-            Deployment::Cluster(servers) => {
+            DeploymentKind::Cluster(servers) => {
                 Self::Cluster(format!("the cluster of {}", list(servers)))
             }
-            Deployment::Redlock(servers) => Self::Redlock(list(servers)),
+            DeploymentKind::Redlock(servers) => Self::Redlock(list(servers)),
         }
     }
 
@@ -374,7 +366,7 @@ impl Name {
     }
 }
 
-impl fmt::Display for Name {
+impl fmt::Display for DeploymentName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (Self::Server(name) | Self::Service(name) | Self::Cluster(name) | Self::Redlock(name)) =
             self;

@@ -6,7 +6,8 @@ use std::time::Duration;
 use tenure_core::{Error, Guarantees, Result, Sampler, ThisRuntime};
 use tenure_kit::subscriptions::Subscriptions;
 
-use crate::cluster::Cluster;
+use crate::cluster::ClusterServers;
+use crate::facts::ServerFacts;
 use crate::one::OneServer;
 use crate::route::Deployment;
 use crate::settings::Settings;
@@ -15,20 +16,20 @@ use crate::settings::Settings;
 const LOOK_PAUSE: Duration = Duration::from_millis(250);
 
 /// The lines of one server, or of the sentinels' master.
-pub type RedisStore = Store<OneServer>;
+pub type RedisStore = RedisEngine<OneServer>;
 /// The lines of a cluster.
-pub type RedisCluster = Store<Cluster>;
+pub type RedisCluster = RedisEngine<ClusterServers>;
 
 /// The lines of a deployment: a [`RedisStore`] or a [`RedisCluster`].
 ///
 /// The runtime it was opened in drives it, and those of its callers.
-pub struct Store<D> {
+pub struct RedisEngine<D> {
     pub(crate) deployment: Arc<D>,
     /// Prefix of the names of its lines, after that of the URL.
     pub(crate) realm: &'static str,
     /// Why it could not be reached at first.
     trouble: Option<Error>,
-    pub(crate) profile: Guarantees,
+    pub(crate) guarantees: Guarantees,
     pub(crate) inbox: String,
     pub(crate) mail: Arc<Subscriptions>,
     pub(crate) sampler: Sampler,
@@ -59,8 +60,8 @@ impl RedisStore {
         let at = settings.one()?;
         let (mail, inbox) = (Arc::<Subscriptions>::default(), inbox()?);
         let connected = OneServer::connect(at, settings, mail.clone(), inbox.clone()).await;
-        let (server, trouble) = connected?;
-        Ok(Self::of(server, mail, inbox, trouble))
+        let (server, facts, trouble) = connected?;
+        Ok(Self::of(server, &facts, mail, inbox, trouble))
     }
 
     /// Returns why the server could not be reached when this was opened.
@@ -83,23 +84,30 @@ impl RedisCluster {
     pub(crate) async fn connect(settings: &Settings) -> Result<Self> {
         let seeds = settings.seeds()?;
         let (mail, inbox) = (Arc::<Subscriptions>::default(), inbox()?);
-        let cluster = Cluster::connect(seeds, settings, mail.clone(), inbox.clone()).await?;
-        Ok(Self::of(cluster, mail, inbox, None))
+        let connecting = ClusterServers::connect(seeds, settings, mail.clone(), inbox.clone());
+        let (cluster, facts) = connecting.await?;
+        Ok(Self::of(cluster, &facts, mail, inbox, None))
     }
 }
 
-impl<D: Deployment> Store<D> {
-    fn of(deployment: D, mail: Arc<Subscriptions>, inbox: String, trouble: Option<Error>) -> Self {
-        let mut profile = deployment.facts().profile(deployment.settings());
+impl<D: Deployment> RedisEngine<D> {
+    fn of(
+        deployment: D,
+        facts: &ServerFacts,
+        mail: Arc<Subscriptions>,
+        inbox: String,
+        trouble: Option<Error>,
+    ) -> Self {
+        let mut guarantees = facts.guarantees(deployment.settings());
         if let Some(trouble) = &trouble {
-            profile.warnings = vec![trouble.to_string()];
+            guarantees.warnings = vec![trouble.to_string()];
         }
-        for warning in &profile.warnings {
+        for warning in &guarantees.warnings {
             tracing::warn!("{warning}");
         }
         let (deployment, sampler) = (Arc::new(deployment), Sampler::new(LOOK_PAUSE));
         let (realm, host) = ("", ThisRuntime::new());
-        Self { deployment, realm, trouble, profile, inbox, mail, sampler, host }
+        Self { deployment, realm, trouble, guarantees, inbox, mail, sampler, host }
     }
 
     /// Returns other lines over the same connections, none of which is one of these.
@@ -108,7 +116,7 @@ impl<D: Deployment> Store<D> {
             deployment: self.deployment.clone(),
             realm,
             trouble: self.trouble.clone(),
-            profile: self.profile.clone(),
+            guarantees: self.guarantees.clone(),
             inbox: self.inbox.clone(),
             mail: self.mail.clone(),
             sampler: Sampler::new(LOOK_PAUSE),

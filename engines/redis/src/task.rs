@@ -4,16 +4,7 @@ use std::panic::resume_unwind;
 
 use futures_util::FutureExt as _;
 use tenure_kit::driven_runtime;
-use tokio::task::JoinHandle;
-
-/// A task that is aborted when this is dropped.
-struct AbortOnDrop<T>(JoinHandle<T>);
-
-impl<T> Drop for AbortOnDrop<T> {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
+use tokio::task::JoinSet;
 
 /// Polls `work` once, and spawns it if it is not done: it makes progress when the caller does not.
 /// Without a runtime the caller drives it. Dropping this future aborts the task. Returns `None` if
@@ -26,15 +17,13 @@ pub(crate) async fn spawn_and_join<T: Send + 'static>(
     if let Some(outcome) = (&mut work).now_or_never() {
         return Some(outcome);
     }
-    match driven_runtime() {
-        Some(runtime) => match (&mut AbortOnDrop(runtime.spawn(work)).0).await {
-            Ok(outcome) => Some(outcome),
-            Err(error) => match error.try_into_panic() {
-                Ok(panic) => resume_unwind(panic),
-                Err(_) => None,
-            },
-        },
-        None => Some(work.await),
+    let Some(runtime) = driven_runtime() else { return Some(work.await) };
+    // Dropping the set aborts the task.
+    let mut task = JoinSet::new();
+    task.spawn_on(work, &runtime);
+    match task.join_next().await? {
+        Ok(outcome) => Some(outcome),
+        Err(error) => error.try_into_panic().map_or(None, |panic| resume_unwind(panic)),
     }
 }
 

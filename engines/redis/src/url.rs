@@ -6,7 +6,7 @@ use tenure_kit::tls::Tls;
 use tenure_kit::url::{Servers, Url};
 
 use crate::description::{DESCRIPTION, OPTIONS};
-use crate::settings::{AfterRestart, At, Deployment, PORT, SENTINEL_PORT, Settings};
+use crate::settings::{AfterRestart, At, DeploymentKind, PORT, SENTINEL_PORT, Settings};
 
 impl Settings {
     /// Reads the settings of a URL of any of the schemes that [`connect`](crate::connect()) lists.
@@ -67,23 +67,23 @@ fn with_servers(url: &Url<'_>) -> Result<Settings> {
     let port = if scheme == "redis+sentinel" { SENTINEL_PORT } else { PORT };
     let Servers { login, addresses, path } = url.servers(port)?;
     let mut path = path.into_iter();
-    let deployment = match scheme {
+    let kind = match scheme {
         "redis+sentinel" => {
             let service = path.next().unwrap_or_default();
-            Deployment::One(At::Sentinels { sentinels: addresses, service })
+            DeploymentKind::One(At::Sentinels { sentinels: addresses, service })
         }
-        "redis+cluster" => Deployment::Cluster(addresses),
-        "redlock" => Deployment::Redlock(addresses),
+        "redis+cluster" => DeploymentKind::Cluster(addresses),
+        "redlock" => DeploymentKind::Redlock(addresses),
         _ => {
             let [server] = &addresses[..] else {
                 return Err(Error::invalid(format!(
                     "{scheme}:// names one server: for several write redis+sentinel://, redis+cluster:// or redlock://"
                 )));
             };
-            Deployment::One(At::Server(server.clone()))
+            DeploymentKind::One(At::Server(server.clone()))
         }
     };
-    let mut settings = Settings { login, ..Settings::of(deployment) };
+    let mut settings = Settings { login, ..Settings::of(kind) };
     if let Some(db) = path.next() {
         settings.db = Value::new("the database", db).number(0..=u16::MAX)?;
     }
@@ -116,24 +116,24 @@ mod tests {
 
     #[test]
     fn every_kind_of_place_is_read() {
-        let deployment = |url| read(url).unwrap().deployment;
-        assert_eq!(deployment("redis://h"), Deployment::One(At::Server(at("h", 6379))));
-        assert_eq!(deployment("redis://[::1]:7/3"), Deployment::One(At::Server(at("::1", 7))));
-        assert_eq!(deployment("rediss://h:1?ca=/a.pem"), Deployment::One(At::Server(at("h", 1))));
+        let kind = |url| read(url).unwrap().kind;
+        assert_eq!(kind("redis://h"), DeploymentKind::One(At::Server(at("h", 6379))));
+        assert_eq!(kind("redis://[::1]:7/3"), DeploymentKind::One(At::Server(at("::1", 7))));
+        assert_eq!(kind("rediss://h:1?ca=/a.pem"), DeploymentKind::One(At::Server(at("h", 1))));
         assert_eq!(
-            deployment("redis+unix:///run/r%20s.sock?db=2"),
-            Deployment::One(At::Socket("/run/r s.sock".into()))
+            kind("redis+unix:///run/r%20s.sock?db=2"),
+            DeploymentKind::One(At::Socket("/run/r s.sock".into()))
         );
         assert_eq!(
-            deployment("redis+sentinel://a,b:5,c/main/2"),
-            Deployment::One(At::Sentinels {
+            kind("redis+sentinel://a,b:5,c/main/2"),
+            DeploymentKind::One(At::Sentinels {
                 sentinels: vec![at("a", 26379), at("b", 5), at("c", 26379)],
                 service: "main".into()
             })
         );
         assert_eq!(
-            deployment("redis+cluster://a,b"),
-            Deployment::Cluster(vec![at("a", 6379), at("b", 6379)])
+            kind("redis+cluster://a,b"),
+            DeploymentKind::Cluster(vec![at("a", 6379), at("b", 6379)])
         );
         assert_eq!(read("redlock://a,b,c").unwrap().name.to_string(), "a:6379, b:6379, c:6379");
     }

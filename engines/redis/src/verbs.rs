@@ -1,121 +1,97 @@
-//! The three verbs that change a line: the call of each, its part in a bundle, and its answer.
-
-use std::time::Duration;
+//! The three verbs that change a line: the call of each, its part in a batch, and its answer.
 
 use redis::{Cmd, Value};
-use tenure_core::{LeaveMode, LeaveOutcome, Place, Ticket, WaitMode};
+use tenure_core::{Error, LeaveMode, LeaveOutcome, Place, Result, Ticket, WaitMode, errors};
+use tenure_kit::secret::redact;
 
+use crate::batch::BatchItem;
 use crate::body::{self, micros};
-use crate::bundle::BatchItem;
 use crate::reply::{alone, numbers, place};
 use crate::script::{KEEP_MS, Scripts, VerbTag};
+use crate::settings::Settings;
 
 /// The server counts the lives of keys in whole milliseconds, from one that has begun already.
 const ROUNDING_MS: u64 = 1;
 
-/// A join.
-pub(crate) struct Join<'a> {
-    life: TicketArgs<'a>,
-    ttl: Duration,
-    patience: WaitMode,
+/// A join or a renewal of a ticket.
+pub(crate) struct TicketCall<'a> {
+    name: &'a str,
+    ticket: &'a Ticket,
+    card: Vec<u8>,
+    /// The life of the line's key if this ticket is alone in it.
+    life: String,
 }
 
-/// The outcome of a join.
-pub(crate) enum Joined {
-    In(Place),
-    Busy,
-    /// The line is kept for another capacity.
-    Mixed(u64),
-    Full,
-    /// The number that the ticket would have had.
-    NoNumbersLeft(u64),
-    /// The ticket's id is that of a ticket of this owner.
-    OfAnother(String),
-    /// This count of different shares waits already, and this one is another.
-    TooManyShares(u64),
-}
-
-impl<'a> Join<'a> {
-    pub(crate) fn new(name: &'a str, ticket: &Ticket, inbox: &str, patience: WaitMode) -> Self {
-        Self { life: TicketArgs::new(name, ticket, inbox), ttl: ticket.ttl, patience }
+impl<'a> TicketCall<'a> {
+    pub(crate) fn new(name: &'a str, ticket: &'a Ticket, inbox: &str) -> Self {
+        let life = micros(ticket.ttl).div_ceil(1000) + ROUNDING_MS + KEEP_MS;
+        Self { name, ticket, card: body::card(ticket, inbox), life: life.to_string() }
     }
 
-    pub(crate) fn wish(&self) -> Option<BatchItem<'_>> {
-        self.life.wish(VerbTag::Join)
+    /// Returns its part in a batch, which only a ticket without a floor has.
+    pub(crate) fn item(&self, tag: VerbTag) -> Option<BatchItem<'_>> {
+        let Self { name, card, life, .. } = self;
+        (self.ticket.floor == 0).then_some(BatchItem { tag, line: name, ticket: card, life })
     }
 
-    pub(crate) fn call(&self, scripts: &Scripts) -> Cmd {
-        let Self { life, patience, .. } = self;
-        let mut call = scripts.join.on(life.name);
-        call.arg(&life.card).arg(&life.length);
-        if *patience == WaitMode::NoWait || !life.is_plain() {
-            call.arg(u8::from(*patience == WaitMode::Wait));
-        }
-        if !life.is_plain() {
-            call.arg(life.floor);
+    pub(crate) fn join(&self, scripts: &Scripts, mode: WaitMode) -> Cmd {
+        let mut call = scripts.join.on(self.name);
+        call.arg(&self.card).arg(&self.life);
+        if mode == WaitMode::NoWait || self.ticket.floor > 0 {
+            call.arg(u8::from(mode == WaitMode::Wait)).arg(self.ticket.floor);
         }
         call
     }
 
-    /// `None`: no script answers so.
-    pub(crate) fn read(&self, answer: &Value) -> Option<Joined> {
-        match answer {
-            Value::Nil => Some(Joined::Busy),
+    pub(crate) fn renewal(&self, scripts: &Scripts) -> Cmd {
+        let mut call = scripts.renew.on(self.name);
+        call.arg(&self.card).arg(&self.life);
+        if self.ticket.floor > 0 {
+            call.arg(self.ticket.floor);
+        }
+        call
+    }
+
+    /// Reads the answer to a join: the place, none if the line is busy, or the refusal. `None`: no
+    /// script answers so.
+    pub(crate) fn joined(
+        &self,
+        answer: &Value,
+        settings: &Settings,
+    ) -> Option<Result<Option<Place>>> {
+        let Ticket { id, key, share, ttl, .. } = self.ticket;
+        let number = |number: i64| u64::try_from(number).ok();
+        let refusal = match answer {
+            Value::Nil => return Some(Ok(None)),
+            Value::Int(number) => return Some(Ok(Some(alone(*number, *ttl)?))),
             Value::BulkString(owner) => {
-                String::from_utf8(owner.clone()).ok().map(Joined::OfAnother)
+                // A server may repeat the command.
+                let owner = redact(settings.secrets(), String::from_utf8(owner.clone()).ok()?);
+                errors::id_of_another(key, *id, owner.as_deref().unwrap_or("somebody"))
             }
-            Value::Int(number) => Some(Joined::In(alone(*number, self.ttl)?)),
             Value::Array(parts) => match numbers(parts)?[..] {
-                [-1, of] => Some(Joined::Mixed(u64::try_from(of).ok()?)),
-                [-2] => Some(Joined::Full),
-                [-3, number] => Some(Joined::NoNumbersLeft(u64::try_from(number).ok()?)),
-                [-4, shares] => Some(Joined::TooManyShares(u64::try_from(shares).ok()?)),
-                _ => place(parts).map(Joined::In),
+                [-1, of] => errors::other_capacity(key, number(of)?, *share),
+                [-2] => errors::line_is_full(key),
+                [-3, last] => errors::no_numbers_left(key, number(last)?),
+                [-4, shares] => Error::rejected(format!(
+                    "{shares} different sizes wait in the line of {key:?}, which is as many as it takes: ask for one of those, or later"
+                )),
+                _ => return Some(Ok(Some(place(parts)?))),
             },
-            _ => None,
-        }
-    }
-}
-
-/// A renewal.
-pub(crate) struct Renew<'a> {
-    life: TicketArgs<'a>,
-    ttl: Duration,
-}
-
-/// The outcome of a renewal.
-pub(crate) enum Renewed {
-    In(Place),
-    Out,
-}
-
-impl<'a> Renew<'a> {
-    pub(crate) fn new(name: &'a str, ticket: &Ticket, inbox: &str) -> Self {
-        Self { life: TicketArgs::new(name, ticket, inbox), ttl: ticket.ttl }
+            _ => return None,
+        };
+        Some(Err(refusal))
     }
 
-    pub(crate) fn wish(&self) -> Option<BatchItem<'_>> {
-        self.life.wish(VerbTag::Renew)
-    }
-
-    pub(crate) fn call(&self, scripts: &Scripts) -> Cmd {
-        let life = &self.life;
-        let mut call = scripts.renew.on(life.name);
-        call.arg(&life.card).arg(&life.length);
-        if !life.is_plain() {
-            call.arg(life.floor);
-        }
-        call
-    }
-
-    /// `None`: no script answers so.
-    pub(crate) fn read(&self, answer: &Value) -> Option<Renewed> {
-        match answer {
-            Value::Nil => Some(Renewed::Out),
-            Value::Int(number) => Some(Renewed::In(alone(*number, self.ttl)?)),
-            Value::Array(parts) => place(parts).map(Renewed::In),
-            _ => None,
-        }
+    /// Reads the answer to a renewal: the place, or none if the ticket is out. `None`: no script
+    /// answers so.
+    pub(crate) fn renewed(&self, answer: &Value) -> Option<Option<Place>> {
+        Some(match answer {
+            Value::Nil => None,
+            Value::Int(number) => Some(alone(*number, self.ticket.ttl)?),
+            Value::Array(parts) => Some(place(parts)?),
+            _ => return None,
+        })
     }
 }
 
@@ -155,9 +131,11 @@ impl LeaveCall {
         &self.name
     }
 
-    pub(crate) fn wish(&self) -> Option<BatchItem<'_>> {
-        let alone = matches!(self.manner, OWN | OWN_LONG);
-        alone.then(|| BatchItem::new(VerbTag::Leave, &self.name, &self.asks, self.manner))
+    /// Returns its part in a batch.
+    pub(crate) fn item(&self) -> Option<BatchItem<'_>> {
+        let Self { name, asks, manner } = self;
+        let is_own = matches!(*manner, OWN | OWN_LONG);
+        is_own.then_some(BatchItem { tag: VerbTag::Leave, line: name, ticket: asks, life: manner })
     }
 
     pub(crate) fn call(&self, scripts: &Scripts) -> Cmd {
@@ -189,35 +167,4 @@ impl LeaveCall {
 
 fn letter(part: &Value) -> Option<&[u8]> {
     if let Value::BulkString(letter) = part { Some(letter) } else { None }
-}
-
-/// The common part of a join and a renewal.
-struct TicketArgs<'a> {
-    name: &'a str,
-    card: Vec<u8>,
-    /// The life of the line's key if this ticket is alone in it.
-    length: String,
-    floor: u64,
-}
-
-impl<'a> TicketArgs<'a> {
-    fn new(name: &'a str, ticket: &Ticket, inbox: &str) -> Self {
-        let length = micros(ticket.ttl).div_ceil(1000) + ROUNDING_MS + KEEP_MS;
-        Self {
-            name,
-            card: body::card(ticket, inbox),
-            length: length.to_string(),
-            floor: ticket.floor,
-        }
-    }
-
-    /// Returns its part in a bundle, which only a plain ticket has.
-    fn wish(&self, sign: VerbTag) -> Option<BatchItem<'_>> {
-        self.is_plain().then(|| BatchItem::new(sign, self.name, &self.card, &self.length))
-    }
-
-    /// Returns whether it has no floor.
-    fn is_plain(&self) -> bool {
-        self.floor == 0
-    }
 }

@@ -10,7 +10,8 @@ use tenure_core::{
 };
 
 use crate::Quorum;
-use crate::ask::{Poll, Stores};
+use crate::poll::Poll;
+use crate::stores::Stores;
 
 /// Proposed numbers are this far ahead of the stores' clocks. A larger lead would drive the numbers
 /// of two alternating clients away from the clock.

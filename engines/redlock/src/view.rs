@@ -9,14 +9,15 @@ use tenure_core::{
     Engine as _, Key, LeaveMode, LeaveOutcome, Place, Result, Ticket, TicketId, TicketState,
 };
 
-use crate::ask::{OwedTicket, Poll};
+use crate::owed_ticket::OwedTicket;
+use crate::poll::Poll;
 use crate::{Quorum, Stage, TicketRecord};
 
-type Line = Vec<(Ticket, Place)>;
+type ListedLine = Vec<(Ticket, Place)>;
 
 /// The tickets that a majority serves. The number of another client's ticket is the highest of any
 /// store: its token, or a larger number of a late store.
-fn holders(stores: &Poll<Line>, majority: usize) -> Line {
+fn holders(stores: &Poll<ListedLine>, majority: usize) -> ListedLine {
     let mut found: HashMap<TicketId, (usize, Ticket, Place)> = HashMap::new();
     for (ticket, place) in stores.answers().flatten() {
         let (votes, shown, best) =
@@ -42,7 +43,7 @@ fn whole(ticket: &Ticket) -> Ticket {
 impl Quorum {
     /// Reads the lines of a key in all stores, and the wait queues. A majority of the stores has to
     /// answer. Waiters are shown if their store answers.
-    async fn views(&self, key: &Key) -> Result<(Poll<Line>, Poll<Line>)> {
+    async fn views(&self, key: &Key) -> Result<(Poll<ListedLine>, Poll<ListedLine>)> {
         let line = |engine: AnyEngine| {
             let key = key.clone();
             async move { engine.line(&key).await }
@@ -53,7 +54,7 @@ impl Quorum {
     }
 
     /// Holders first, then waiters.
-    pub(crate) async fn line_of_majority(&self, key: &Key) -> Result<Line> {
+    pub(crate) async fn line_of_majority(&self, key: &Key) -> Result<ListedLine> {
         let (stores, queues) = self.views(key).await?;
         let mut line = holders(&stores, self.stores.majority());
         for (ticket, place) in &mut line {

@@ -19,7 +19,9 @@ use tenure_core::{
 };
 
 use crate::Quorum;
-use crate::ask::{Node, OwedTicket, Poll};
+use crate::owed_ticket::OwedTicket;
+use crate::poll::Poll;
+use crate::stores::QuorumNode;
 use crate::tokens::now_us;
 
 /// Above this number of keys the set is cleared, and each key costs its next waiter one pause.
@@ -51,21 +53,21 @@ impl WaitSlot {
 
 /// The position of a ticket in the wait queue. The default: no store with a queue answers.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Turn {
+pub(crate) struct QueueTurn {
     /// Whether other tickets are ahead.
     pub(crate) waits: bool,
     /// Its place, if it stands in the queue.
     pub(crate) place: Option<Place>,
 }
 
-impl From<Place> for Turn {
+impl From<Place> for QueueTurn {
     fn from(place: Place) -> Self {
         Self { waits: place.state == TicketState::Waiting, place: Some(place) }
     }
 }
 
 /// The result of a renewal of a place.
-pub(crate) enum Renewed {
+pub(crate) enum SlotRenewal {
     Kept(Place),
     /// The store has lost the place.
     Lost,
@@ -101,7 +103,7 @@ impl Contended {
 
 impl Quorum {
     /// Joins the queue in the first store that answers.
-    pub(crate) async fn stand_in_queue(&self, ticket: &Ticket, mode: WaitMode) -> Turn {
+    pub(crate) async fn stand_in_queue(&self, ticket: &Ticket, mode: WaitMode) -> QueueTurn {
         for node in self.queues_of(&ticket.key) {
             let id = self.next_attempt(ticket.id);
             let floor = self.proposals.next(now_us(&*self.stragglers.host));
@@ -110,17 +112,17 @@ impl Quorum {
                 continue;
             };
             // A ticket that may not wait stands in the queue only if it is served.
-            let turn = joined.map_or(Turn { waits: true, place: None }, Turn::from);
+            let turn = joined.map_or(QueueTurn { waits: true, place: None }, QueueTurn::from);
             self.contended.set(&ticket.key, turn.waits);
             self.set_slot(ticket.id, joined.map(|place| WaitSlot { owed, place }));
             return turn;
         }
         self.set_slot(ticket.id, None);
-        Turn::default()
+        QueueTurn::default()
     }
 
     /// The stores for the queue of a key, in order: first those that answered their last request.
-    fn queues_of(&self, key: &Key) -> impl Iterator<Item = &Arc<Node>> {
+    fn queues_of(&self, key: &Key) -> impl Iterator<Item = &Arc<QuorumNode>> {
         let queues = &self.queues.nodes;
         let first = usize::from(key.hash_in("turn")[0]);
         let mut order: Vec<usize> =
@@ -130,19 +132,23 @@ impl Quorum {
     }
 
     /// Renews a place in the queue.
-    pub(crate) async fn renew_slot(&self, ticket: &Ticket, slot: &WaitSlot) -> Renewed {
+    pub(crate) async fn renew_slot(&self, ticket: &Ticket, slot: &WaitSlot) -> SlotRenewal {
         let asked = slot.ticket(ticket);
         match self.stragglers.in_time(slot.owed.node.engine.renew(&asked)).await {
             Ok(Some(place)) if !place.leaving => {
                 self.change_slot(ticket.id, asked.id, place);
-                Renewed::Kept(place)
+                SlotRenewal::Kept(place)
             }
             Ok(None) => {
                 slot.owed.is_out();
-                if self.was_broken(ticket.id).await { Renewed::Broken } else { Renewed::Lost }
+                if self.was_broken(ticket.id).await {
+                    SlotRenewal::Broken
+                } else {
+                    SlotRenewal::Lost
+                }
             }
-            Ok(Some(_)) => Renewed::Broken,
-            Err(_) => Renewed::Silent,
+            Ok(Some(_)) => SlotRenewal::Broken,
+            Err(_) => SlotRenewal::Silent,
         }
     }
 
@@ -170,7 +176,7 @@ impl Quorum {
     /// watched does not answer.
     async fn moved(&self, id: TicketId, in_queue: TicketId) {
         let is_there = || {
-            let tickets = self.tickets();
+            let tickets = self.tickets.lock();
             let slot = tickets.get(&id).and_then(|record| record.slot.as_ref());
             slot.is_some_and(|slot| slot.owed.ticket.id == in_queue)
         };
@@ -190,7 +196,7 @@ impl Quorum {
     /// Replaces the place of a ticket. The old place is released, and the new one too if the ticket
     /// is gone.
     pub(crate) fn set_slot(&self, id: TicketId, slot: Option<WaitSlot>) {
-        let over = match self.tickets().get_mut(&id) {
+        let over = match self.tickets.lock().get_mut(&id) {
             Some(record) => std::mem::replace(&mut record.slot, slot),
             None => slot,
         };
@@ -200,7 +206,7 @@ impl Quorum {
 
     /// Updates a place, if it is still the ticket's.
     fn change_slot(&self, id: TicketId, in_queue: TicketId, place: Place) {
-        let mut tickets = self.tickets();
+        let mut tickets = self.tickets.lock();
         let slot = tickets.get_mut(&id).and_then(|record| record.slot.as_mut());
         if let Some(slot) = slot.filter(|slot| slot.owed.ticket.id == in_queue) {
             slot.place = place;

@@ -3,7 +3,16 @@
 //!
 //! [`Toy`] is one client, and [`ToyStore`] stands for the server. A real engine has a connection
 //! where this has a mutex, and a script or a transaction where this calls `table`; the rest stays.
+//! A store with a transaction on one record begins with [`ToyRecords`] instead.
+//!
+//! # Files
+//!
+//! | file | contents |
+//! |---|---|
+//! | `table` | each verb as one step on a map, with the time as an argument |
+//! | `record` | the same store as records: seven operations in the place of nine verbs |
 
+mod record;
 mod table;
 
 use std::pin::pin;
@@ -18,6 +27,7 @@ use tenure_core::{
     Runtime, Sampler, Ticket, TicketState, Time, TokenDurability, WaitMode, Wake, Window,
 };
 
+pub use record::ToyRecords;
 use table::{Rows, Table};
 
 /// How long an onlooker rests between two looks at the lines.
@@ -27,9 +37,27 @@ const LOOK_PAUSE: Duration = Duration::from_millis(20);
 pub struct ToyStore {
     table: Mutex<Table>,
     bells: WakeRegistry,
+    clock: StoreClock,
+}
+
+/// The clock of a store. It starts from the wall clock and then follows the boot clock, which
+/// cannot be set.
+struct StoreClock {
     host: Arc<dyn Runtime>,
     opened: Time,
     opened_us: u64,
+}
+
+impl StoreClock {
+    fn on(host: Arc<dyn Runtime>) -> Self {
+        let (opened, opened_us) = (host.now(), host.wall_us());
+        Self { host, opened, opened_us }
+    }
+
+    /// The time in microseconds since 1970.
+    fn now_us(&self) -> u64 {
+        self.opened_us + (self.host.now().boot_ns - self.opened.boot_ns) / 1000
+    }
 }
 
 /// One client of a store.
@@ -42,26 +70,14 @@ pub struct Toy {
 impl ToyStore {
     /// An empty store that lives by the clock of this host.
     pub fn on(host: Arc<dyn Runtime>) -> Arc<Self> {
-        let (opened, opened_us) = (host.now(), host.wall_us());
-        Arc::new(Self {
-            table: Mutex::default(),
-            bells: WakeRegistry::default(),
-            host,
-            opened,
-            opened_us,
-        })
-    }
-
-    /// Returns the time in microseconds. It starts from the wall clock and then follows the boot
-    /// clock, which cannot be set.
-    fn now(&self) -> u64 {
-        self.opened_us + (self.host.now().boot_ns - self.opened.boot_ns) / 1000
+        let (table, bells) = Default::default();
+        Arc::new(Self { table, bells, clock: StoreClock::on(host) })
     }
 
     fn table<T>(&self, act: impl FnOnce(&mut Table, u64) -> T) -> T {
         // The time is read under the lock, so that it never goes back from one step to the next.
         let mut table = self.table.lock();
-        act(&mut table, self.now())
+        act(&mut table, self.clock.now_us())
     }
 }
 
@@ -82,20 +98,26 @@ impl Toy {
     }
 }
 
+/// The guarantees of a map in a process.
+fn guarantees() -> Guarantees {
+    let mut guarantees = Guarantees::new("toy", Liveness::Process);
+    guarantees.fair = true;
+    guarantees.push = true;
+    guarantees.fencing = TokenDurability::Volatile;
+    guarantees.survives.holder_pause = true;
+    guarantees.survives.clock_step = true;
+    guarantees.survives.full_memory = true;
+    guarantees.rounding = Duration::from_micros(1);
+    guarantees.answers_within = Duration::from_secs(1);
+    guarantees
+}
+
 impl Engine for Toy {
     fn guarantees(&self) -> Guarantees {
-        let mut profile = Guarantees::new("toy", Liveness::Process);
-        profile.fair = true;
-        profile.push = true;
-        profile.fencing = TokenDurability::Volatile;
-        profile.survives.holder_pause = true;
-        profile.survives.clock_step = true;
-        profile.survives.full_memory = true;
-        profile.rounding = Duration::from_micros(1);
-        profile.answers_within = Duration::from_secs(1);
+        let mut guarantees = guarantees();
         // No verb waits for a network. An engine with a socket leaves this false.
-        profile.quick = true;
-        profile
+        guarantees.quick = true;
+        guarantees
     }
 
     async fn join(&self, ticket: &Ticket, patience: WaitMode) -> Result<Option<Place>> {
@@ -141,10 +163,7 @@ impl Engine for Toy {
     }
 
     async fn add(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
-        self.store.table(|table, now| match window {
-            None => table.next(key, by),
-            Some(window) => table.count(key, by, window, now),
-        })
+        self.store.table(|table, now| table.counters.add(key, by, window, now))
     }
 
     async fn close(&self) {}

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use tenure_core::line::Count;
 use tenure_core::{
     CounterValue, Key, LINE_TICKETS_MAX, LeaveMode, LeaveOutcome, NUMBER_MAX, Place, Result, Share,
     Ticket, TicketId, TicketState, WaitMode, Window, errors, served,
@@ -12,20 +13,25 @@ use tenure_core::{
 #[derive(Default)]
 pub(crate) struct Table {
     lines: BTreeMap<Key, Rows>,
+    pub(crate) counters: Counters,
+}
+
+/// The sequences and the windowed counts.
+#[derive(Default)]
+pub(crate) struct Counters {
     sequences: BTreeMap<Key, u64>,
-    /// The value of each windowed count, and when its window ends.
-    counts: BTreeMap<Key, (u64, u64)>,
+    counts: BTreeMap<Key, Count>,
 }
 
 /// The line of one key: its tickets by their numbers, which is the order in which they came.
 #[derive(Default)]
 pub(crate) struct Rows {
-    tickets: BTreeMap<u64, Row>,
+    tickets: BTreeMap<u64, TicketRow>,
     /// The last number that was given, or the floor of a renewal above it.
     last: u64,
 }
 
-struct Row {
+struct TicketRow {
     ticket: Ticket,
     ends: u64,
     /// Whether the ticket was asked to leave.
@@ -62,32 +68,26 @@ impl Table {
         });
         all.map(|(key, _)| key.clone()).collect()
     }
+}
 
-    pub(crate) fn next(&mut self, key: &Key, by: u64) -> Result<CounterValue> {
-        let last = self.sequences.get(key).copied().unwrap_or(0);
-        let value = errors::checked_sum(key, last, by)?;
-        self.sequences.insert(key.clone(), value);
-        Ok(CounterValue::of_sequence(value))
-    }
-
-    pub(crate) fn count(
+impl Counters {
+    pub(crate) fn add(
         &mut self,
         key: &Key,
         by: u64,
-        of: Window,
+        window: Option<Window>,
         now: u64,
     ) -> Result<CounterValue> {
-        self.counts.retain(|_, (_, ends)| *ends > now);
-        let fresh = (0, now.saturating_add(micros(of.per)));
-        let (value, ends) = self.counts.get(key).copied().unwrap_or(fresh);
-        let wanted = errors::checked_sum(key, value, by)?;
-        let allowed = of.limit.is_none_or(|limit| wanted <= limit);
-        let value = if allowed { wanted } else { value };
-        // Adding 0 only reads, and starts no window.
-        if allowed && by > 0 {
-            self.counts.insert(key.clone(), (value, ends));
-        }
-        Ok(CounterValue::new(value, allowed, Some(Duration::from_micros(ends - now))))
+        let Some(window) = window else {
+            let last = self.sequences.get(key).copied().unwrap_or(0);
+            let value = errors::checked_sum(key, last, by)?;
+            self.sequences.insert(key.clone(), value);
+            return Ok(CounterValue::of_sequence(value));
+        };
+        self.counts.retain(|_, count| count.ends_us > now);
+        let (value, changed) = Count::add(self.counts.get(key).copied(), key, by, window, now)?;
+        self.counts.extend(changed.map(|count| (key.clone(), count)));
+        Ok(value)
     }
 }
 
@@ -121,7 +121,7 @@ impl Rows {
         }
         self.last = number;
         let ends = now.saturating_add(micros(ticket.ttl));
-        self.tickets.insert(number, Row { ticket: ticket.clone(), ends, told: false });
+        self.tickets.insert(number, TicketRow { ticket: ticket.clone(), ends, told: false });
         Ok(self.place(ticket.id, now))
     }
 
@@ -158,7 +158,7 @@ impl Rows {
     pub(crate) fn list(&self, now: u64) -> Vec<(Ticket, Place)> {
         let left = |ends: u64| Duration::from_micros(ends.saturating_sub(now));
         let (mut ahead, mut first_end) = (0, u64::MAX);
-        let place = |(number, row): (&u64, &Row)| {
+        let place = |(number, row): (&u64, &TicketRow)| {
             let holding = served(ahead, row.ticket.share);
             if holding {
                 first_end = first_end.min(row.ends);
@@ -177,7 +177,7 @@ impl Rows {
         self.tickets.iter().map(place).collect()
     }
 
-    fn row(&self, id: TicketId) -> Option<&Row> {
+    fn row(&self, id: TicketId) -> Option<&TicketRow> {
         self.tickets.values().find(|row| row.ticket.id == id)
     }
 

@@ -82,7 +82,7 @@ use tenure_core::{Error, Key, Result, Token};
 /// The driver, whose databases, collections and sessions a [`Fence`] uses.
 pub use mongodb;
 pub use tenure_core::Stale;
-pub use write::{Write, Written};
+pub use write::{Write, WriteResult};
 
 /// The collection with one record for each fence.
 pub const RECORDS: &str = "tenure_fences";
@@ -188,7 +188,7 @@ impl Fence {
         &self,
         writes: impl IntoIterator<Item = Write>,
         token: Token,
-    ) -> Result<Written> {
+    ) -> Result<WriteResult> {
         let writes: Vec<Write> = writes.into_iter().collect();
         transaction::run(self, token, &writes).await
     }
@@ -219,7 +219,7 @@ impl Fence {
         filter: Document,
         update: impl Into<UpdateModifications>,
         token: Token,
-    ) -> Result<Written> {
+    ) -> Result<WriteResult> {
         self.write([Write::update_one(collection, filter, update)], token).await
     }
 
@@ -234,7 +234,7 @@ impl Fence {
         filter: Document,
         replacement: &T,
         token: Token,
-    ) -> Result<Written> {
+    ) -> Result<WriteResult> {
         self.write([Write::replace_one(collection, filter, replacement)?], token).await
     }
 

@@ -10,7 +10,7 @@ use tenure_core::{Backoff, Result, Token};
 use tokio::time::{sleep, timeout};
 
 use crate::trouble::{self, Failed};
-use crate::{Fence, Write, Written, majority};
+use crate::{Fence, Write, WriteResult, majority};
 
 /// The pause after the first failed attempt. Each further failure doubles it.
 const PAUSE_MIN: Duration = Duration::from_millis(2);
@@ -18,7 +18,7 @@ const PAUSE_MIN: Duration = Duration::from_millis(2);
 const PAUSE_MAX: Duration = Duration::from_millis(200);
 
 /// Runs the transaction until it is done or refused, or the time limit of the fence is over.
-pub(crate) async fn run(fence: &Fence, token: Token, writes: &[Write]) -> Result<Written> {
+pub(crate) async fn run(fence: &Fence, token: Token, writes: &[Write]) -> Result<WriteResult> {
     // Whether a commit was sent: from then on the writes may be done.
     let was_sent = AtomicBool::new(false);
     match timeout(fence.within, attempts(fence, token, writes, &was_sent)).await {
@@ -32,7 +32,7 @@ async fn attempts(
     token: Token,
     writes: &[Write],
     was_sent: &AtomicBool,
-) -> Result<Written, Failed> {
+) -> Result<WriteResult, Failed> {
     let mut session = fence.records.client().start_session().await?;
     let mut backoff = Backoff::new(PAUSE_MIN, PAUSE_MAX);
     loop {
@@ -58,10 +58,10 @@ async fn attempt(
     writes: &[Write],
     session: &mut ClientSession,
     was_sent: &AtomicBool,
-) -> Result<Written, Failed> {
+) -> Result<WriteResult, Failed> {
     session.start_transaction().with_options(options()).await?;
     fence.raise(token, Some(&mut *session)).await?;
-    let mut written = Written::default();
+    let mut written = WriteResult::default();
     for write in writes {
         write.run(session, &mut written).await?;
     }

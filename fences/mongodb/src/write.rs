@@ -10,12 +10,12 @@ use tenure_core::{Error, Result};
 #[derive(Clone, Debug)]
 pub struct Write {
     collection: Collection<Document>,
-    change: Change,
+    operation: WriteOperation,
     or_insert: bool,
 }
 
 #[derive(Clone, Debug)]
-enum Change {
+enum WriteOperation {
     Insert(Document),
     UpdateOne(Document, UpdateModifications),
     UpdateMany(Document, UpdateModifications),
@@ -27,7 +27,7 @@ enum Change {
 /// The result of all writes of one transaction together.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
-pub struct Written {
+pub struct WriteResult {
     /// The `_id` of each inserted document, in the order of the writes.
     pub inserted: Vec<Bson>,
     /// Number of documents that matched the filters of updates and replacements.
@@ -48,7 +48,7 @@ impl Write {
         collection: &Collection<T>,
         document: &T,
     ) -> Result<Self> {
-        Ok(Self::to(collection, Change::Insert(serialized(document)?)))
+        Ok(Self::to(collection, WriteOperation::Insert(serialized(document)?)))
     }
 
     /// Updates the first document that matches, by operators or by a pipeline.
@@ -57,7 +57,7 @@ impl Write {
         filter: Document,
         update: impl Into<UpdateModifications>,
     ) -> Self {
-        Self::to(collection, Change::UpdateOne(filter, update.into()))
+        Self::to(collection, WriteOperation::UpdateOne(filter, update.into()))
     }
 
     /// Updates every document that matches.
@@ -66,7 +66,7 @@ impl Write {
         filter: Document,
         update: impl Into<UpdateModifications>,
     ) -> Self {
-        Self::to(collection, Change::UpdateMany(filter, update.into()))
+        Self::to(collection, WriteOperation::UpdateMany(filter, update.into()))
     }
 
     /// Replaces the first document that matches.
@@ -79,17 +79,17 @@ impl Write {
         filter: Document,
         replacement: &T,
     ) -> Result<Self> {
-        Ok(Self::to(collection, Change::Replace(filter, serialized(replacement)?)))
+        Ok(Self::to(collection, WriteOperation::Replace(filter, serialized(replacement)?)))
     }
 
     /// Deletes the first document that matches.
     pub fn delete_one<T: Send + Sync>(collection: &Collection<T>, filter: Document) -> Self {
-        Self::to(collection, Change::DeleteOne(filter))
+        Self::to(collection, WriteOperation::DeleteOne(filter))
     }
 
     /// Deletes every document that matches.
     pub fn delete_many<T: Send + Sync>(collection: &Collection<T>, filter: Document) -> Self {
-        Self::to(collection, Change::DeleteMany(filter))
+        Self::to(collection, WriteOperation::DeleteMany(filter))
     }
 
     /// Inserts a document if the filter of an update or a replacement matches none.
@@ -98,42 +98,42 @@ impl Write {
         Self { or_insert: true, ..self }
     }
 
-    fn to<T: Send + Sync>(collection: &Collection<T>, change: Change) -> Self {
-        Self { collection: collection.clone_with_type(), change, or_insert: false }
+    fn to<T: Send + Sync>(collection: &Collection<T>, operation: WriteOperation) -> Self {
+        Self { collection: collection.clone_with_type(), operation, or_insert: false }
     }
 
     /// Executes the write inside a transaction, and adds its result to `written`.
     pub(crate) async fn run(
         &self,
         session: &mut ClientSession,
-        written: &mut Written,
+        written: &mut WriteResult,
     ) -> mongodb::error::Result<()> {
         let to = &self.collection;
-        let updated = match &self.change {
-            Change::Insert(document) => {
+        let updated = match &self.operation {
+            WriteOperation::Insert(document) => {
                 let done = to.insert_one(document).session(session).await?;
                 written.inserted.push(done.inserted_id);
                 return Ok(());
             }
-            Change::DeleteOne(filter) => {
+            WriteOperation::DeleteOne(filter) => {
                 let done = to.delete_one(filter.clone()).session(session).await?;
                 written.deleted += done.deleted_count;
                 return Ok(());
             }
-            Change::DeleteMany(filter) => {
+            WriteOperation::DeleteMany(filter) => {
                 let done = to.delete_many(filter.clone()).session(session).await?;
                 written.deleted += done.deleted_count;
                 return Ok(());
             }
-            Change::UpdateOne(filter, update) => {
+            WriteOperation::UpdateOne(filter, update) => {
                 let call = to.update_one(filter.clone(), update.clone());
                 call.upsert(self.or_insert).session(session).await?
             }
-            Change::UpdateMany(filter, update) => {
+            WriteOperation::UpdateMany(filter, update) => {
                 let call = to.update_many(filter.clone(), update.clone());
                 call.upsert(self.or_insert).session(session).await?
             }
-            Change::Replace(filter, document) => {
+            WriteOperation::Replace(filter, document) => {
                 let call = to.replace_one(filter.clone(), document);
                 call.upsert(self.or_insert).session(session).await?
             }

@@ -58,6 +58,13 @@ impl Source {
     }
 }
 
+/// The folder of a file's modules.
+pub(crate) fn children(path: &str) -> &str {
+    let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
+    let is_root = matches!(name, "lib.rs" | "main.rs");
+    if is_root { folder } else { path.strip_suffix(".rs").unwrap_or(path) }
+}
+
 /// Marks each `#[cfg(test)]` and the item below it, which ends with its braces or with `;`.
 fn mark_tests(lines: &mut [Line]) {
     let mut open = 0_usize;

@@ -13,7 +13,7 @@ use crate::log::frame::{self, Cut};
 use crate::log::header::{HEADER_BYTES, Header};
 use crate::log::record::Record;
 use crate::log::shelf::name;
-use crate::log::state::State;
+use crate::log::state::BookState;
 use crate::os::boot::Boot;
 use crate::os::dir::{self, Dir, FileId, read_at, write_at};
 
@@ -32,7 +32,7 @@ pub(crate) struct Book {
     id: FileId,
     name: CString,
     header: Header,
-    pub(crate) state: State,
+    pub(crate) state: BookState,
     /// The place of the next record: behind the last whole one.
     end: u64,
     /// Records before this are no news.
@@ -89,7 +89,7 @@ impl Book {
             id: dir::look_at(&file)?.id,
             name: CString::new(name(header.book)).expect("digits are no zeros"),
             file,
-            state: State::above(header.floor),
+            state: BookState::above(header.floor),
             end: HEADER_BYTES as u64,
             old_until: kept_until,
             last_us: 0,

@@ -14,7 +14,7 @@ use crate::log::book::{Book, Found};
 use crate::log::draft::Draft;
 use crate::log::event_sink::EventSink;
 use crate::log::header::{HEADER_BYTES, Header};
-use crate::log::record::{Record, SessionId};
+use crate::log::record::{OwnerId, Record};
 use crate::log::shelf;
 use crate::os;
 
@@ -53,7 +53,7 @@ fn ticket(key: &str) -> Ticket {
 type Shown = (Vec<(Ticket, Place)>, u64);
 
 fn see(book: &Book, key: &Key) -> Shown {
-    let line = book.state.rows.get(key).map(crate::log::row::Row::list).unwrap_or_default();
+    let line = book.state.rows.get(key).map(crate::log::row::LogRow::list).unwrap_or_default();
     (line, book.state.sequence(key))
 }
 
@@ -71,7 +71,7 @@ fn open(dir: &Path) -> Option<(Book, Found)> {
 
 fn catch_up(book: &mut Book, dir: &os::dir::Dir) -> Found {
     let (mut journal, mut notices) = (Journal::default(), Vec::new());
-    let mut sink = EventSink::new(SessionId(9), true, 0, &mut journal, &mut notices);
+    let mut sink = EventSink::new(OwnerId(9), true, 0, &mut journal, &mut notices);
     book.catch_up(dir, &mut sink).unwrap()
 }
 
@@ -92,7 +92,7 @@ fn history(dir: &Path, key: &Key) -> Vec<(u64, Shown)> {
     let (mut book, _) = open(dir).unwrap();
     let tickets = [ticket(key.as_str()), ticket(key.as_str()), ticket(key.as_str())];
     let join = |at: usize| Record::Joined {
-        session: SessionId(at as u128 + 1),
+        session: OwnerId(at as u128 + 1),
         number: at as u64 + 10,
         ticket: Cow::Borrowed(&tickets[at]),
     };
@@ -104,7 +104,7 @@ fn history(dir: &Path, key: &Key) -> Vec<(u64, Shown)> {
         vec![Record::Left { key: key_of.clone(), id, how: LeaveMode::Graceful }],
         vec![Record::Left { key: key_of.clone(), id, how: LeaveMode::Now }],
         vec![join(2)],
-        vec![Record::Gone { session: SessionId(2) }],
+        vec![Record::Gone { session: OwnerId(2) }],
     ];
     let mut seen = vec![(HEADER_BYTES as u64, see(&book, key))];
     for records in writes {
@@ -203,7 +203,7 @@ fn a_log_that_is_read_anew_has_the_same_lines_and_the_same_floor() {
     for number in 1..500_u64 {
         let key = &keys[usize::try_from(number % 7).unwrap()];
         let ticket = ticket(key.as_str());
-        let (session, cow) = (SessionId(number.into()), Cow::Borrowed(&ticket));
+        let (session, cow) = (OwnerId(number.into()), Cow::Borrowed(&ticket));
         happen(&mut book, &Record::Joined { session, number, ticket: cow });
         if number % 5 == 0 {
             let changed =
@@ -242,7 +242,7 @@ fn after_a_start_of_the_machine_numbers_are_above_any_that_were_lost() {
         visit.settle()?;
         let now_us = visit.now_us.max(visit.state().floor + 1);
         visit.change(|state, hear| {
-            state.row(&mine.key).join(SessionId(1), &mine, WaitMode::Wait, now_us, hear)
+            state.row(&mine.key).join(OwnerId(1), &mine, WaitMode::Wait, now_us, hear)
         })
     });
     let number = joined.unwrap().unwrap().unwrap().number;

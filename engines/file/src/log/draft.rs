@@ -15,14 +15,14 @@ const SUFFIX: &str = ".new";
 
 /// A book that takes its place, or leaves nothing behind.
 pub(crate) struct Draft<'a> {
-    name: Name<'a>,
+    name: TemporaryName<'a>,
     file: File,
     header: Header,
     durable: bool,
 }
 
 /// A name that is removed unless the file got its place.
-struct Name<'a> {
+struct TemporaryName<'a> {
     dir: &'a Dir,
     text: String,
     placed: bool,
@@ -68,7 +68,7 @@ impl<'a> Draft<'a> {
             let name = format!("{}.{chance:016x}{SUFFIX}", shelf::name(header.book));
             let file = dir.create_file(&name)?;
             // Before it is locked, other processes take it for a dead process's file.
-            let name = Name { dir, text: name, placed: false };
+            let name = TemporaryName { dir, text: name, placed: false };
             if flock::lock(&file, Haste::Quick)? && dir.means(&name.text, &file)? {
                 return Ok(Self { name, file, header, durable });
             }
@@ -87,7 +87,7 @@ impl<'a> Draft<'a> {
     }
 }
 
-impl Drop for Name<'_> {
+impl Drop for TemporaryName<'_> {
     fn drop(&mut self) {
         if !self.placed {
             let _ = self.dir.remove(&self.text); // a later sweep removes it

@@ -4,13 +4,13 @@ use tenure_core::TicketId;
 use tenure_core::event::{Event, EventKind};
 use tenure_core::line::Journal;
 
-use crate::log::record::SessionId;
+use crate::log::record::OwnerId;
 use crate::log::row::Note;
 
 /// A notice for the owner of a ticket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Notice {
-    pub(crate) session: SessionId,
+    pub(crate) session: OwnerId,
     pub(crate) id: TicketId,
     pub(crate) number: u64,
     pub(crate) what: NoticeKind,
@@ -29,19 +29,19 @@ pub(crate) enum NoticeKind {
 
 /// A receiver of events, with its session.
 pub(crate) struct EventSink<'a> {
-    pub(crate) own: SessionId,
+    pub(crate) own: OwnerId,
     /// A caller in this process waits for news of a ticket.
     pub(crate) heeded: bool,
     pub(crate) journal: &'a mut Journal,
     pub(crate) notices: &'a mut Vec<Notice>,
     /// An event happened that has to be written.
     pub(crate) stirred: bool,
-    source: Source,
+    source: RecordSource,
     at_us: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Source {
+enum RecordSource {
     /// This process is about to write it, and notifies all sessions.
     Written,
     /// Another process wrote it, and has notified the others.
@@ -52,26 +52,26 @@ enum Source {
 
 impl<'a> EventSink<'a> {
     pub(crate) fn new(
-        own: SessionId,
+        own: OwnerId,
         heeded: bool,
         at_us: u64,
         journal: &'a mut Journal,
         notices: &'a mut Vec<Notice>,
     ) -> Self {
-        Self { own, heeded, journal, notices, stirred: false, source: Source::Written, at_us }
+        Self { own, heeded, journal, notices, stirred: false, source: RecordSource::Written, at_us }
     }
 
     /// Marks the following events as read from the log, with this time.
     pub(crate) fn read(&mut self, at_us: u64, old: bool) {
-        self.source = if old { Source::Old } else { Source::Read };
+        self.source = if old { RecordSource::Old } else { RecordSource::Read };
         self.at_us = at_us;
     }
 
     pub(crate) fn hear(&mut self, note: Note<'_>) {
-        if self.source == Source::Old {
+        if self.source == RecordSource::Old {
             return;
         }
-        self.stirred |= self.source == Source::Written;
+        self.stirred |= self.source == RecordSource::Written;
         match note {
             Note::Behind { session, id, number } => {
                 self.tell(Notice { session, id, number, what: NoticeKind::Behind });
@@ -97,7 +97,7 @@ impl<'a> EventSink<'a> {
         let wanted = if notice.session == self.own {
             self.heeded || notice.what == NoticeKind::Behind
         } else {
-            self.source == Source::Written
+            self.source == RecordSource::Written
         };
         if wanted {
             self.notices.push(notice);

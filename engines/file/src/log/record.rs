@@ -9,9 +9,9 @@ use tenure_core::{Key, LeaveMode, Note, Owner, Share, Ticket, TicketId};
 
 /// The owner of a ticket: 128 random bits for every engine value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct SessionId(pub(crate) u128);
+pub(crate) struct OwnerId(pub(crate) u128);
 
-impl fmt::Display for SessionId {
+impl fmt::Display for OwnerId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:032x}", self.0)
     }
@@ -21,15 +21,15 @@ impl fmt::Display for SessionId {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Record<'a> {
     /// A ticket came to the back of its line.
-    Joined { session: SessionId, number: u64, ticket: Cow<'a, Ticket> },
+    Joined { session: OwnerId, number: u64, ticket: Cow<'a, Ticket> },
     /// A ticket that was in the line when the log was rewritten.
-    Kept { session: SessionId, number: u64, told: bool, ticket: Cow<'a, Ticket> },
+    Kept { session: OwnerId, number: u64, told: bool, ticket: Cow<'a, Ticket> },
     /// A renewal changed a ticket's note or share, or carried a floor.
     Changed { ticket: Cow<'a, Ticket> },
     /// A ticket was removed, or asked to leave.
     Left { key: Cow<'a, Key>, id: TicketId, how: LeaveMode },
     /// All tickets of a session are out: it is dead.
-    Gone { session: SessionId },
+    Gone { session: OwnerId },
     /// The numbers of this line go on above this one, which is far above the book's floor.
     Above { key: Cow<'a, Key>, number: u64 },
     /// A sequence has come to this value.
@@ -38,7 +38,7 @@ pub(crate) enum Record<'a> {
     Count { key: Cow<'a, Key>, count: Count },
     /// The book was damaged while these sessions lived. They may hold locks that the new book does
     /// not have.
-    DamageHold { aside: Cow<'a, str>, sessions: Cow<'a, [SessionId]> },
+    DamageHold { aside: Cow<'a, str>, sessions: Cow<'a, [OwnerId]> },
     /// This log was rewritten, in another file of the same name.
     Retired,
 }
@@ -102,17 +102,17 @@ impl Record<'_> {
 
     /// Reads the record and its time; `None` if these bytes are no record.
     pub(crate) fn decode(bytes: &[u8]) -> Option<(Record<'static>, u64)> {
-        let mut from = Reader(bytes);
+        let mut from = RecordReader(bytes);
         let kind = from.byte()?;
         let at_us = from.word()?;
         let record = match kind {
             1 => Record::Joined {
-                session: SessionId(from.long()?),
+                session: OwnerId(from.long()?),
                 number: from.word()?,
                 ticket: Cow::Owned(from.ticket()?),
             },
             2 => Record::Kept {
-                session: SessionId(from.long()?),
+                session: OwnerId(from.long()?),
                 number: from.word()?,
                 told: from.byte()? == 1,
                 ticket: Cow::Owned(from.ticket()?),
@@ -123,7 +123,7 @@ impl Record<'_> {
                 id: TicketId::from_u128(from.long()?),
                 how: if from.byte()? == 1 { LeaveMode::Graceful } else { LeaveMode::Now },
             },
-            5 => Record::Gone { session: SessionId(from.long()?) },
+            5 => Record::Gone { session: OwnerId(from.long()?) },
             6 => Record::Above { key: from.key()?, number: from.word()? },
             7 => Record::Sequence { key: from.key()?, value: from.word()? },
             8 => Record::Count {
@@ -170,9 +170,9 @@ fn push_ticket(out: &mut Vec<u8>, ticket: &Ticket) {
     text(out, &ticket.note);
 }
 
-struct Reader<'a>(&'a [u8]);
+struct RecordReader<'a>(&'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> RecordReader<'a> {
     fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (first, rest) = self.0.split_first_chunk::<N>()?;
         self.0 = rest;
@@ -206,10 +206,10 @@ impl<'a> Reader<'a> {
         Key::new(self.text()?).ok().map(Cow::Owned)
     }
 
-    fn sessions<'s>(&mut self) -> Option<Cow<'s, [SessionId]>> {
+    fn sessions<'s>(&mut self) -> Option<Cow<'s, [OwnerId]>> {
         let mut sessions = Vec::new();
         while !self.0.is_empty() {
-            sessions.push(SessionId(self.long()?));
+            sessions.push(OwnerId(self.long()?));
         }
         Some(Cow::Owned(sessions))
     }
@@ -248,7 +248,7 @@ mod tests {
 
     #[test]
     fn every_record_is_read_back_as_it_was_written() {
-        let (session, ticket) = (SessionId(77), ticket());
+        let (session, ticket) = (OwnerId(77), ticket());
         let key = Cow::Borrowed(&ticket.key);
         let records = [
             Record::Joined { session, number: 5, ticket: Cow::Borrowed(&ticket) },

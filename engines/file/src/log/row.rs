@@ -6,14 +6,14 @@ use tenure_core::{
     Expiry, LeaveMode, LeaveOutcome, Line, Place, Result, Ticket, TicketId, TicketState, WaitMode,
 };
 
-use crate::log::record::SessionId;
+use crate::log::record::OwnerId;
 
 /// A notice about a row.
 pub(crate) enum Note<'a> {
     /// An event of a ticket.
-    Event(LineEvent<'a, SessionId>),
+    Event(LineEvent<'a, OwnerId>),
     /// Another ticket is ahead of this waiting one now: its owner watches another session.
-    Behind { session: SessionId, id: TicketId, number: u64 },
+    Behind { session: OwnerId, id: TicketId, number: u64 },
 }
 
 /// A receiver of all notices.
@@ -21,17 +21,17 @@ pub(crate) type Hear<'a> = dyn FnMut(Note<'_>) + 'a;
 
 /// The line of one key.
 #[derive(Default)]
-pub(crate) struct Row {
-    line: Line<SessionId>,
+pub(crate) struct LogRow {
+    line: Line<OwnerId>,
     /// Numbers are above this one, even if the line has forgotten it.
     pub(crate) above: u64,
 }
 
-impl Row {
+impl LogRow {
     /// Puts a ticket of this session at the back.
     pub(crate) fn join(
         &mut self,
-        session: SessionId,
+        session: OwnerId,
         ticket: &Ticket,
         patience: WaitMode,
         now_us: u64,
@@ -44,7 +44,7 @@ impl Row {
     }
 
     /// Restores a ticket of a record. Returns whether that is possible.
-    pub(crate) fn restore(&mut self, seat: Slot<SessionId>, hear: &mut Hear<'_>) -> bool {
+    pub(crate) fn restore(&mut self, seat: Slot<OwnerId>, hear: &mut Hear<'_>) -> bool {
         self.step(hear, |line, tell| line.restore(seat, tell))
     }
 
@@ -64,14 +64,14 @@ impl Row {
     }
 
     /// Removes the tickets of a dead session.
-    pub(crate) fn bury(&mut self, dead: SessionId, hear: &mut Hear<'_>) {
+    pub(crate) fn bury(&mut self, dead: OwnerId, hear: &mut Hear<'_>) {
         if self.has(dead) {
             self.step(hear, |line, tell| line.remove_where(|seat| seat.session == dead, tell));
         }
     }
 
     /// Returns whether a session has a ticket here.
-    pub(crate) fn has(&self, session: SessionId) -> bool {
+    pub(crate) fn has(&self, session: OwnerId) -> bool {
         self.slots().any(|seat| seat.session == session)
     }
 
@@ -93,17 +93,17 @@ impl Row {
     }
 
     /// Returns the slot with this number.
-    pub(crate) fn seat(&self, number: u64) -> Option<&Slot<SessionId>> {
+    pub(crate) fn seat(&self, number: u64) -> Option<&Slot<OwnerId>> {
         self.line.at(self.line.before(number)).filter(|seat| seat.number == number)
     }
 
     /// Returns all slots, from the front.
-    pub(crate) fn slots(&self) -> impl ExactSizeIterator<Item = &Slot<SessionId>> {
+    pub(crate) fn slots(&self) -> impl ExactSizeIterator<Item = &Slot<OwnerId>> {
         self.line.slots()
     }
 
     /// Returns the waiting slots, from the front.
-    pub(crate) fn waiting(&self) -> impl Iterator<Item = &Slot<SessionId>> {
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = &Slot<OwnerId>> {
         self.line.slots().skip(self.line.served())
     }
 
@@ -114,7 +114,7 @@ impl Row {
     /// ```
     /// So every session with a ticket behind it is watched by one of the sessions there, and not by
     /// the whole line.
-    pub(crate) fn ahead_of(&self, number: u64) -> impl Iterator<Item = SessionId> {
+    pub(crate) fn ahead_of(&self, number: u64) -> impl Iterator<Item = OwnerId> {
         let (at, served) = (self.line.before(number), self.line.served());
         let range = match at {
             at if at < served || self.seat(number).is_none() => 0..0,
@@ -128,7 +128,7 @@ impl Row {
     fn step<T>(
         &mut self,
         hear: &mut Hear<'_>,
-        act: impl FnOnce(&mut Line<SessionId>, &mut LineObserver<'_, SessionId>) -> T,
+        act: impl FnOnce(&mut Line<OwnerId>, &mut LineObserver<'_, OwnerId>) -> T,
     ) -> T {
         let (mut somebody_was_served, mut gaps) = (false, Vec::new());
         let answer = act(&mut self.line, &mut |told| {

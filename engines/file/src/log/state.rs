@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use tenure_core::line::{Count, Slot};
 use tenure_core::{Key, Ticket};
 
-use crate::log::record::{Record, SessionId};
-use crate::log::row::{Hear, Row};
+use crate::log::record::{OwnerId, Record};
+use crate::log::row::{Hear, LogRow};
 
 /// A number this far above the clock (12 days, in µs) is kept with its own line. Any other is part
 /// of the floor of all numbers of the book once its line is forgotten.
@@ -15,9 +15,9 @@ pub(crate) const FAR_US: u64 = 1_000_000_000_000;
 
 /// The state of one book.
 #[derive(Default)]
-pub(crate) struct State {
+pub(crate) struct BookState {
     pub(crate) floor: u64,
-    pub(crate) rows: HashMap<Key, Row>,
+    pub(crate) rows: HashMap<Key, LogRow>,
     pub(crate) sequences: HashMap<Key, u64>,
     pub(crate) counts: HashMap<Key, Count>,
     pub(crate) scar: Option<Scar>,
@@ -32,24 +32,24 @@ pub(crate) struct Scar {
     /// The name of the file that it was set aside as.
     pub(crate) aside: String,
     /// The sessions that lived then, and may hold locks that this book does not have.
-    pub(crate) sessions: Vec<SessionId>,
+    pub(crate) sessions: Vec<OwnerId>,
 }
 
-impl State {
+impl BookState {
     pub(crate) fn above(floor: u64) -> Self {
         Self { floor, ..Self::default() }
     }
 
     /// Returns the row of this key, made if there is none.
-    pub(crate) fn row(&mut self, key: &Key) -> &mut Row {
+    pub(crate) fn row(&mut self, key: &Key) -> &mut LogRow {
         if !self.rows.contains_key(key) {
-            self.rows.insert(key.clone(), Row::default());
+            self.rows.insert(key.clone(), LogRow::default());
         }
         self.rows.get_mut(key).expect("it was just put there")
     }
 
     /// Removes the tickets of a dead session from every row. Returns whether it had any.
-    pub(crate) fn bury(&mut self, dead: SessionId, hear: &mut Hear<'_>) -> bool {
+    pub(crate) fn bury(&mut self, dead: OwnerId, hear: &mut Hear<'_>) -> bool {
         let had = self.has(dead);
         if had {
             self.rows.values_mut().for_each(|row| row.bury(dead, hear));
@@ -58,7 +58,7 @@ impl State {
     }
 
     /// Returns whether a session has a ticket here.
-    pub(crate) fn has(&self, session: SessionId) -> bool {
+    pub(crate) fn has(&self, session: OwnerId) -> bool {
         self.rows.values().any(|row| row.has(session))
     }
 
@@ -105,7 +105,7 @@ impl State {
     /// Restores a ticket in its line. Returns `false` if it cannot have been there.
     fn restore(
         &mut self,
-        session: SessionId,
+        session: OwnerId,
         number: u64,
         leaving: bool,
         ticket: Ticket,
@@ -120,7 +120,7 @@ impl State {
     /// idle lines and windows that are over.
     pub(crate) fn snapshot(&self, now_us: u64) -> (u64, Vec<(Record<'_>, u64)>) {
         let near = self.floor.max(now_us).saturating_add(FAR_US);
-        let lasts = self.rows.values().map(Row::last).filter(|last| *last <= near);
+        let lasts = self.rows.values().map(LogRow::last).filter(|last| *last <= near);
         let floor = lasts.fold(self.floor, u64::max);
         let mut records = Vec::new();
         for (key, row) in &self.rows {
@@ -159,8 +159,8 @@ mod tests {
 
     use super::*;
 
-    const ALICE: SessionId = SessionId(1);
-    const BOB: SessionId = SessionId(2);
+    const ALICE: OwnerId = OwnerId(1);
+    const BOB: OwnerId = OwnerId(2);
 
     fn ticket(key: &str) -> Ticket {
         Ticket {
@@ -174,15 +174,15 @@ mod tests {
         }
     }
 
-    fn join(state: &mut State, session: SessionId, ticket: &Ticket, now: u64) -> u64 {
+    fn join(state: &mut BookState, session: OwnerId, ticket: &Ticket, now: u64) -> u64 {
         let now = now.max(state.floor + 1);
         let place = state.row(&ticket.key).join(session, ticket, WaitMode::Wait, now, &mut |_| {});
         place.unwrap().unwrap().number
     }
 
-    fn rewritten(state: &State, now: u64) -> State {
+    fn rewritten(state: &BookState, now: u64) -> BookState {
         let (floor, records) = state.snapshot(now);
-        let mut again = State::above(floor);
+        let mut again = BookState::above(floor);
         for (record, at_us) in records {
             assert!(again.replay(record, at_us, &mut |_| {}));
         }
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn a_snapshot_keeps_the_line_and_who_is_told() {
-        let mut state = State::default();
+        let mut state = BookState::default();
         let (a, b) = (ticket("k"), ticket("k"));
         join(&mut state, ALICE, &a, 10);
         join(&mut state, BOB, &b, 10);
@@ -204,7 +204,7 @@ mod tests {
 
     #[test]
     fn an_idle_line_is_forgotten_and_its_numbers_still_grow() {
-        let mut state = State::default();
+        let mut state = BookState::default();
         let a = ticket("k");
         let number = join(&mut state, ALICE, &a, 1000);
         state.row(&a.key).leave(a.id, LeaveMode::Now, &mut |_| {});
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn a_floor_of_one_line_does_not_use_up_the_numbers_of_others() {
-        let mut state = State::default();
+        let mut state = BookState::default();
         let far = Ticket { floor: NUMBER_MAX, ..ticket("far") };
         assert_eq!(join(&mut state, ALICE, &far, 10), NUMBER_MAX);
         state.row(&far.key).leave(far.id, LeaveMode::Now, &mut |_| {});
@@ -229,15 +229,15 @@ mod tests {
 
     #[test]
     fn every_session_with_somebody_behind_it_is_watched_over() {
-        let mut state = State::default();
+        let mut state = BookState::default();
         let two = Share::new(1, 2).unwrap();
         let tickets: Vec<_> = (0..5).map(|_| Ticket { share: two, ..ticket("k") }).collect();
         let numbers: Vec<_> = (1u128..)
             .zip(&tickets)
-            .map(|(session, ticket)| join(&mut state, SessionId(session), ticket, 10))
+            .map(|(session, ticket)| join(&mut state, OwnerId(session), ticket, 10))
             .collect();
         let key = &tickets[0].key;
-        let ahead = |state: &State, at: usize| -> Vec<u128> {
+        let ahead = |state: &BookState, at: usize| -> Vec<u128> {
             state.rows[key].ahead_of(numbers[at]).map(|session| session.0).collect()
         };
         assert_eq!(ahead(&state, 0), Vec::<u128>::new());
@@ -259,7 +259,7 @@ mod tests {
 
     #[test]
     fn a_burial_serves_those_behind() {
-        let mut state = State::default();
+        let mut state = BookState::default();
         let (a, b) = (ticket("k"), ticket("k"));
         join(&mut state, ALICE, &a, 10);
         join(&mut state, BOB, &b, 10);
@@ -270,7 +270,7 @@ mod tests {
 
     #[test]
     fn windows_that_are_over_are_left_out_and_sequences_never() {
-        let mut state = State::default();
+        let mut state = BookState::default();
         let key = Key::new("k").unwrap();
         state.counts.insert(key.clone(), Count { value: 3, ends_us: 100, per_us: 100 });
         state.sequences.insert(key.clone(), 7);

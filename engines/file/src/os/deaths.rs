@@ -10,15 +10,16 @@ use std::fs::File;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::{Arc, LazyLock};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use tenure_core::sync::Mutex;
 
 use crate::os::Noise;
 use crate::os::dir::{FileId, look_at};
 use crate::os::flock::{self, Haste};
-use crate::os::system::Listener;
-use crate::sync::lock;
+use crate::os::system::CloseListener;
 
 /// Stack of a thread that only waits.
 const STACK_BYTES: usize = 128 * 1024;
@@ -39,13 +40,13 @@ pub(crate) struct Vigil {
 #[derive(Default)]
 struct Deaths {
     numbers: u64,
-    watched: HashMap<FileId, Watched>,
+    watched: HashMap<FileId, WatchedFile>,
     /// Files with a thread that sleeps for them.
     asleep: HashSet<FileId>,
-    listener: Option<Arc<Listener>>,
+    listener: Option<Arc<CloseListener>>,
 }
 
-struct Watched {
+struct WatchedFile {
     file: Arc<File>,
     wanted: Vec<(u64, Died)>,
     /// The listener's mark of the file, if it watches it.
@@ -57,13 +58,14 @@ static DEATHS: LazyLock<Mutex<Deaths>> = LazyLock::new(Mutex::default);
 /// Calls `died` once no process has this file locked any more.
 pub(crate) fn watch(path: &Path, file: &Arc<File>, died: Died) -> io::Result<Vigil> {
     let id = look_at(file)?.id;
-    let mut deaths = lock(&DEATHS);
+    let mut deaths = DEATHS.lock();
     deaths.numbers += 1;
     let number = deaths.numbers;
     if let Some(watched) = deaths.watched.get_mut(&id) {
         watched.wanted.push((number, died));
     } else {
-        let mut watched = Watched { file: file.clone(), wanted: vec![(number, died)], mark: None };
+        let mut watched =
+            WatchedFile { file: file.clone(), wanted: vec![(number, died)], mark: None };
         let mark = deaths.begin(path, id, &watched.file)?;
         watched.mark = mark;
         deaths.watched.insert(id, watched);
@@ -79,7 +81,7 @@ pub(crate) fn watch(path: &Path, file: &Arc<File>, died: Died) -> io::Result<Vig
 
 impl Drop for Vigil {
     fn drop(&mut self) {
-        let mut deaths = lock(&DEATHS);
+        let mut deaths = DEATHS.lock();
         let Some(watched) = deaths.watched.get_mut(&self.file) else { return };
         watched.wanted.retain(|(number, _)| *number != self.number);
         if watched.wanted.is_empty() {
@@ -106,7 +108,7 @@ impl Deaths {
     }
 
     fn start(&mut self, path: &Path) -> io::Result<i32> {
-        let (listener, mark) = Listener::start(path)?;
+        let (listener, mark) = CloseListener::start(path)?;
         let source = listener.clone();
         spawn(move || source.run(hear))?;
         self.listener = Some(listener);
@@ -120,7 +122,7 @@ impl Deaths {
         let file = file.clone();
         spawn(move || {
             flock::wait_until_free(&file);
-            lock(&DEATHS).asleep.remove(&id);
+            DEATHS.lock().asleep.remove(&id);
             tell(id);
         })?;
         self.asleep.insert(id);
@@ -135,18 +137,18 @@ fn hear(noise: Noise) -> bool {
         Noise::Closed(mark) => marked(mark).into_iter().for_each(|id| look(id, false, soon)),
         Noise::Over(mark) => marked(mark).into_iter().for_each(|id| look(id, true, soon)),
         Noise::Missed => {
-            let all: Vec<_> = lock(&DEATHS).watched.keys().copied().collect();
+            let all: Vec<_> = DEATHS.lock().watched.keys().copied().collect();
             for id in all {
                 // Most of them live. The time limit of one is that of all together.
                 look(id, false, soon);
             }
         }
         Noise::Deaf => {
-            lock(&DEATHS).listener = None;
+            DEATHS.lock().listener = None;
             return false;
         }
     }
-    let mut deaths = lock(&DEATHS);
+    let mut deaths = DEATHS.lock();
     let listens = deaths.watched.values().any(|watched| watched.mark.is_some());
     if !listens {
         deaths.listener = None;
@@ -155,19 +157,19 @@ fn hear(noise: Noise) -> bool {
 }
 
 fn marked(mark: i32) -> Option<FileId> {
-    let deaths = lock(&DEATHS);
+    let deaths = DEATHS.lock();
     deaths.watched.iter().find(|(_, it)| it.mark == Some(mark)).map(|(id, _)| *id)
 }
 
 /// Calls the callbacks if the process is dead. `over`: the kernel reports no more of this file.
 fn look(id: FileId, over: bool, soon: Haste) {
-    let file = lock(&DEATHS).watched.get(&id).map(|watched| watched.file.clone());
+    let file = DEATHS.lock().watched.get(&id).map(|watched| watched.file.clone());
     let Some(file) = file else { return };
     if flock::attempt(soon, || flock::is_free(&file).then_some(())).is_some() {
         return tell(id);
     }
     if over {
-        let mut deaths = lock(&DEATHS);
+        let mut deaths = DEATHS.lock();
         let slept = deaths.sleep(id, &file);
         if let Some(watched) = deaths.watched.get_mut(&id).filter(|_| slept.is_ok()) {
             watched.mark = None;
@@ -176,7 +178,7 @@ fn look(id: FileId, over: bool, soon: Haste) {
 }
 
 fn tell(id: FileId) {
-    let watched = lock(&DEATHS).watched.remove(&id);
+    let watched = DEATHS.lock().watched.remove(&id);
     // A callback may do anything, so no lock is held meanwhile.
     for (_, died) in watched.into_iter().flat_map(|watched| watched.wanted) {
         // A panic of one callback does not stop the others: all stores share this thread.

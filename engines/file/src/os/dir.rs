@@ -27,7 +27,7 @@ pub(crate) struct FileId {
 
 /// The attributes of a file that is not opened.
 #[derive(Clone, Copy)]
-pub(crate) struct Look {
+pub(crate) struct FileAttributes {
     pub(crate) id: FileId,
     pub(crate) bytes: u64,
     pub(crate) owner: Owner,
@@ -148,7 +148,7 @@ impl Dir {
     }
 
     /// Returns the attributes of a name; `None` if there is no such file.
-    pub(crate) fn look(&self, name: impl rustix::path::Arg) -> io::Result<Option<Look>> {
+    pub(crate) fn look(&self, name: impl rustix::path::Arg) -> io::Result<Option<FileAttributes>> {
         match fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some(look(&stat))),
             Err(Errno::NOENT) => Ok(None),
@@ -230,7 +230,7 @@ pub(crate) fn write_at(file: &File, bytes: &[u8], to: u64) -> io::Result<()> {
 }
 
 /// Returns the attributes of an open file.
-pub(crate) fn look_at(file: &File) -> io::Result<Look> {
+pub(crate) fn look_at(file: &File) -> io::Result<FileAttributes> {
     Ok(look(&fs::fstat(file)?))
 }
 
@@ -260,8 +260,8 @@ const DIRECTORY: OFlags =
     clippy::cast_lossless,
     reason = "the types of these fields differ from system to system"
 )]
-fn look(stat: &Stat) -> Look {
-    Look {
+fn look(stat: &Stat) -> FileAttributes {
+    FileAttributes {
         id: FileId { device: stat.st_dev as u64, inode: stat.st_ino as u64 },
         bytes: stat.st_size as u64,
         owner: owner(stat),

@@ -37,9 +37,9 @@ pub(crate) fn file_system(_dir: &Path) -> Option<&'static str> {
 }
 
 /// No other system reports that a file was closed.
-pub(crate) struct Listener;
+pub(crate) struct CloseListener;
 
-impl Listener {
+impl CloseListener {
     pub(crate) fn start(_path: &Path) -> io::Result<(Arc<Self>, i32)> {
         Err(io::ErrorKind::Unsupported.into())
     }
@@ -55,7 +55,7 @@ impl Listener {
 
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Onlookers read again a few times a second, and no others do. It ends when it is dropped.
+/// Watchers of events read again a few times a second. It ends when it is dropped.
 pub(crate) struct Sight(#[allow(dead_code, reason = "its end ends the thread")] Arc<()>);
 
 impl Sight {

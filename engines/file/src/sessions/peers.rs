@@ -3,14 +3,15 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{self, ErrorKind, Read as _};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use crate::log::record::SessionId;
+use tenure_core::sync::Mutex;
+
+use crate::log::record::OwnerId;
 use crate::os::deaths::{self, Vigil};
 use crate::os::dir::Dir;
 use crate::os::flock;
 use crate::sessions::session;
-use crate::sync::lock;
 
 /// Maximum files that are kept open without need.
 const PEERS_MAX: usize = 256;
@@ -18,11 +19,11 @@ const PEERS_MAX: usize = 256;
 const DESCRIPTION_BYTES_MAX: u64 = 4096;
 
 /// The other sessions that this engine has met.
-pub(crate) struct Peers {
+pub(crate) struct PeerSessions {
     dir: Arc<Dir>,
-    known: Mutex<HashMap<SessionId, Peer>>,
+    known: Mutex<HashMap<OwnerId, Peer>>,
     /// Sessions that cannot be looked at, and why.
-    unseen: Mutex<BTreeMap<SessionId, String>>,
+    unseen: Mutex<BTreeMap<OwnerId, String>>,
 }
 
 struct Peer {
@@ -32,24 +33,24 @@ struct Peer {
     vigil: Option<Vigil>,
 }
 
-impl Peers {
+impl PeerSessions {
     pub(crate) fn new(dir: Arc<Dir>) -> Self {
         Self { dir, known: Mutex::default(), unseen: Mutex::default() }
     }
 
     /// Returns whether a session is dead. An unknown state counts as alive.
-    pub(crate) fn is_dead(&self, id: SessionId) -> bool {
+    pub(crate) fn is_dead(&self, id: OwnerId) -> bool {
         self.file(id).is_ok_and(|file| file.is_none_or(|file| flock::is_free(&file)))
     }
 
     /// Calls `died` from another thread, once the session is dead in any way.
-    pub(crate) fn watch(&self, id: SessionId, died: impl FnOnce() + Send + 'static) {
+    pub(crate) fn watch(&self, id: OwnerId, died: impl FnOnce() + Send + 'static) {
         let file = match self.file(id) {
             Ok(Some(file)) => file,
             Ok(None) => return died(),
             Err(_it_was_said) => return,
         };
-        let mut known = lock(&self.known);
+        let mut known = self.known.lock();
         let Some(peer) = known.get_mut(&id).filter(|peer| peer.vigil.is_none()) else { return };
         match deaths::watch(&self.dir.path_of(&id.to_string()), &file, Box::new(died)) {
             Ok(vigil) => peer.vigil = Some(vigil),
@@ -60,19 +61,19 @@ impl Peers {
     }
 
     /// Forgets a session that is dead, and removes its files.
-    pub(crate) fn forget(&self, id: SessionId) {
-        lock(&self.known).remove(&id);
-        lock(&self.unseen).remove(&id);
+    pub(crate) fn forget(&self, id: OwnerId) {
+        self.known.lock().remove(&id);
+        self.unseen.lock().remove(&id);
         session::remove(&self.dir, id);
     }
 
     /// Ends all watches.
     pub(crate) fn close(&self) {
-        lock(&self.known).clear();
+        self.known.lock().clear();
     }
 
     /// Returns the description of a session: its process, and its program.
-    pub(crate) fn describe(&self, id: SessionId) -> String {
+    pub(crate) fn describe(&self, id: OwnerId) -> String {
         let mut text = String::new();
         if let Ok(file) = self.dir.open_to_read(&id.to_string()) {
             // Any part of it will do.
@@ -85,24 +86,24 @@ impl Peers {
     }
 
     /// Notes that a session cannot be looked at: its tickets stay, whether or not it lives.
-    pub(crate) fn cannot_see(&self, id: SessionId, error: &io::Error) {
+    pub(crate) fn cannot_see(&self, id: OwnerId, error: &io::Error) {
         let path = self.dir.path_of(&id.to_string());
         let sentence = format!(
             "cannot look at {} ({error}): its tickets stay in their lines, even if its process is dead; once that has ended, remove the file",
             path.display()
         );
-        if lock(&self.unseen).insert(id, sentence.clone()).is_none() {
+        if self.unseen.lock().insert(id, sentence.clone()).is_none() {
             tracing::warn!("{sentence}");
         }
     }
 
     /// Returns the warnings about sessions that cannot be looked at.
     pub(crate) fn unseen(&self) -> Vec<String> {
-        lock(&self.unseen).values().cloned().collect()
+        self.unseen.lock().values().cloned().collect()
     }
 
-    fn file(&self, id: SessionId) -> io::Result<Option<Arc<File>>> {
-        let mut known = lock(&self.known);
+    fn file(&self, id: OwnerId) -> io::Result<Option<Arc<File>>> {
+        let mut known = self.known.lock();
         if let Some(peer) = known.get(&id) {
             return Ok(peer.file.clone());
         }

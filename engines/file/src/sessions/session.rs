@@ -4,17 +4,18 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Write as _};
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::log::record::SessionId;
+use tenure_core::sync::Mutex;
+
+use crate::log::record::OwnerId;
 use crate::os::dir::{Dir, FileId, has_name, look_at};
 use crate::os::flock::{self, Haste};
-use crate::sync::lock;
 
 /// This engine's own session.
-pub(crate) struct Session {
-    pub(crate) id: SessionId,
+pub(crate) struct OwnSession {
+    pub(crate) id: OwnerId,
     dir: Arc<Dir>,
     name: String,
     file: Mutex<Option<File>>,
@@ -33,11 +34,11 @@ struct LastLook {
 /// Minimum interval between looks of joins at the session's path. Heartbeats always look.
 const LOOKS_EVERY: Duration = Duration::from_millis(100);
 
-impl Session {
+impl OwnSession {
     /// Creates a file with a random name, and locks it.
     pub(crate) fn begin(dir: &Arc<Dir>) -> io::Result<Self> {
         loop {
-            let id = SessionId(fresh_id()?);
+            let id = OwnerId(fresh_id()?);
             let name = id.to_string();
             let mut file = dir.create_file(&name)?;
             // Another process that saw it unlocked may have taken it for a dead one's: retry then.
@@ -60,7 +61,7 @@ impl Session {
     /// Ends the session, while the process goes on.
     pub(crate) fn end(&self) {
         // Others are notified when the file is closed.
-        if let Some(file) = lock(&self.file).take() {
+        if let Some(file) = self.file.lock().take() {
             // A lifeline may be closed later, and keeps nothing alive.
             let _ = file.unlock(); // the close unlocks it, too
             remove(&self.dir, self.id);
@@ -69,7 +70,7 @@ impl Session {
 
     /// Returns another handle of the locked file: the session lives until all of them are closed.
     pub(crate) fn lifeline(&self) -> io::Result<OwnedFd> {
-        match &*lock(&self.file) {
+        match &*self.file.lock() {
             Some(file) => Ok(file.try_clone()?.into()),
             None => Err(ErrorKind::NotConnected.into()),
         }
@@ -77,7 +78,7 @@ impl Session {
 
     /// Returns whether it was ended by this program.
     pub(crate) fn is_over(&self) -> bool {
-        lock(&self.file).is_none()
+        self.file.lock().is_none()
     }
 
     /// Returns whether others take this session for dead, or cannot find it: its file was removed,
@@ -87,19 +88,19 @@ impl Session {
             Ok(there) => FileId::of(&there) != self.file_id,
             Err(error) => matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
         };
-        *lock(&self.last_look) = LastLook { at: self.begun.elapsed(), gone };
+        *self.last_look.lock() = LastLook { at: self.begun.elapsed(), gone };
         gone
     }
 
     /// The same at a third of the cost, for joins. A file that was removed shows at once. A store
     /// that was moved away shows within [`LOOKS_EVERY`], which is sooner than the next heartbeat.
     pub(crate) fn seems_gone(&self) -> bool {
-        let last = *lock(&self.last_look);
+        let last = *self.last_look.lock();
         if self.begun.elapsed().saturating_sub(last.at) >= LOOKS_EVERY {
             return self.is_gone();
         }
         let has_name = |file: &File| has_name(file).unwrap_or(true);
-        last.gone || !lock(&self.file).as_ref().is_some_and(has_name)
+        last.gone || !self.file.lock().as_ref().is_some_and(has_name)
     }
 }
 
@@ -114,31 +115,31 @@ fn describe(file: &mut File) -> io::Result<()> {
     }
 }
 
-impl Drop for Session {
+impl Drop for OwnSession {
     fn drop(&mut self) {
         self.end();
     }
 }
 
 /// Removes the files of a session that is over.
-pub(crate) fn remove(dir: &Dir, id: SessionId) {
+pub(crate) fn remove(dir: &Dir, id: OwnerId) {
     let _ = dir.remove(&fifo_name(id)); // it may be gone already
     let _ = dir.remove(&id.to_string()); // it may be gone already
 }
 
 /// Returns the name of a session's FIFO.
-pub(crate) fn fifo_name(id: SessionId) -> String {
+pub(crate) fn fifo_name(id: OwnerId) -> String {
     format!("{id}.fifo")
 }
 
 /// Returns all sessions with a file.
-pub(crate) fn list(dir: &Dir) -> io::Result<Vec<SessionId>> {
+pub(crate) fn list(dir: &Dir) -> io::Result<Vec<OwnerId>> {
     let names = dir.names()?;
     Ok(names.iter().filter_map(|name| name.to_str().and_then(parse)).collect())
 }
 
 /// Removes the files of dead sessions. Returns the sessions that cannot be looked at, and why.
-pub(crate) fn sweep(dir: &Dir) -> io::Result<Vec<(SessionId, io::Error)>> {
+pub(crate) fn sweep(dir: &Dir) -> io::Result<Vec<(OwnerId, io::Error)>> {
     let mut unseen = Vec::new();
     for name in dir.names()? {
         let Some(name) = name.to_str() else { continue };
@@ -166,9 +167,9 @@ fn remove_if_free(dir: &Dir, name: &str, file: &File) {
     }
 }
 
-fn parse(name: &str) -> Option<SessionId> {
+fn parse(name: &str) -> Option<OwnerId> {
     let digits = name.len() == 32 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
-    u128::from_str_radix(name, 16).ok().filter(|_| digits).map(SessionId)
+    u128::from_str_radix(name, 16).ok().filter(|_| digits).map(OwnerId)
 }
 
 /// Returns a description for people that look into the directory.

@@ -6,7 +6,7 @@ use tenure_core::{
     Key, LeaveMode, LeaveOutcome, Place, Result, Share, Ticket, TicketState, WaitMode,
 };
 
-use crate::log::record::{Record, SessionId};
+use crate::log::record::{OwnerId, Record};
 use crate::visits::visit::Visit;
 
 /// Joins a line. `listen` ensures that other processes can notify this session.
@@ -96,7 +96,7 @@ pub(crate) fn look_ahead(visit: &mut Visit<'_>, ticket: &Ticket) -> Option<Place
     }
 }
 
-fn distinct(sessions: impl Iterator<Item = SessionId>) -> Vec<SessionId> {
+fn distinct(sessions: impl Iterator<Item = OwnerId>) -> Vec<OwnerId> {
     let mut distinct: Vec<_> = sessions.collect();
     distinct.sort_unstable();
     distinct.dedup();

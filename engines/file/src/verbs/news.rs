@@ -7,14 +7,13 @@ use tenure_core::event::{Cursor, Event, EventBatch, Scope};
 
 use crate::log::shelf::{BOOKS, book_of};
 use crate::os::Books;
-use crate::sync::lock;
 use crate::trouble::refused;
-use crate::visits::store::Store;
+use crate::visits::store::StoreView;
 use crate::visits::visit::Visit;
-use crate::waking::onlookers::Onlooker;
+use crate::waking::event_watchers::EventWatcher;
 
 /// The events of one book.
-struct Page {
+struct BookEvents {
     events: Vec<Event>,
     position: u64,
     missed: bool,
@@ -22,13 +21,13 @@ struct Page {
 
 /// Waits for events, as the contract of [`events`](tenure_core::Engine::events) requires.
 pub(crate) async fn read(
-    store: &Arc<Store>,
+    store: &Arc<StoreView>,
     scope: &Scope,
     after: Option<Cursor>,
 ) -> Result<EventBatch> {
     let wanted = books(scope);
-    let onlooker = look_on(store, wanted)?;
-    let known = after.and_then(|cursor| lock(&store.cursors).mean(cursor));
+    let watcher = look_on(store, wanted)?;
+    let known = after.and_then(|cursor| store.cursors.lock().mean(cursor));
     let lost = after.is_some() && known.is_none();
     let mut positions = known.map_or_else(|| vec![None; BOOKS], |positions| positions.to_vec());
     let (mut events, mut missed) = (Vec::new(), lost);
@@ -43,25 +42,30 @@ pub(crate) async fn read(
         // In each line this is the order of the events; across lines it is that of the clock.
         events.sort_by_key(|event: &Event| event.at_us);
         if after.is_none() || missed || !events.is_empty() {
-            let cursor = lock(&store.cursors).give(positions.into());
+            let cursor = store.cursors.lock().give(positions.into());
             return Ok(EventBatch { events, cursor, missed });
         }
-        changed = onlooker.changes().await;
+        changed = watcher.changes().await;
     }
 }
 
-async fn page(store: &Arc<Store>, index: usize, scope: &Scope, after: Option<u64>) -> Result<Page> {
+async fn page(
+    store: &Arc<StoreView>,
+    index: usize,
+    scope: &Scope,
+    after: Option<u64>,
+) -> Result<BookEvents> {
     let turn = move |visit: &mut Visit<'_>, scope: &Scope| Ok(turn(visit, scope, after));
     store.at(index, scope, turn).await
 }
 
 /// Subscribes to every change of these books.
-pub(crate) fn look_on(store: &Store, wanted: Books) -> Result<Onlooker> {
-    let opened = store.onlookers.open(store.context.books.path(), wanted);
+pub(crate) fn look_on(store: &StoreView, wanted: Books) -> Result<EventWatcher> {
+    let opened = store.event_watchers.open(store.context.books.path(), wanted);
     opened.map_err(|error| refused("watch", store.context.books.path(), error))
 }
 
-fn turn(visit: &mut Visit<'_>, scope: &Scope, after: Option<u64>) -> Page {
+fn turn(visit: &mut Visit<'_>, scope: &Scope, after: Option<u64>) -> BookEvents {
     let rows = visit.state().rows.iter().filter(|(key, _)| scope.covers(key));
     let sessions: Vec<_> = rows.flat_map(|(_, row)| row.slots()).map(|seat| seat.session).collect();
     for session in sessions {
@@ -73,9 +77,9 @@ fn turn(visit: &mut Visit<'_>, scope: &Scope, after: Option<u64>) -> Page {
     let journal = visit.journal();
     let position = journal.keep();
     match after.map(|after| journal.since(after, scope)) {
-        None => Page { events: Vec::new(), position, missed: false },
-        Some(Some(events)) => Page { events, position, missed: false },
-        Some(None) => Page { events: Vec::new(), position, missed: true },
+        None => BookEvents { events: Vec::new(), position, missed: false },
+        Some(Some(events)) => BookEvents { events, position, missed: false },
+        Some(None) => BookEvents { events: Vec::new(), position, missed: true },
     }
 }
 

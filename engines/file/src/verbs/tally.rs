@@ -11,12 +11,12 @@ use tenure_core::{CounterValue, Error, Key, Result, Window};
 use crate::log::record::Record;
 use crate::log::shelf::book_of;
 use crate::trouble::refused;
-use crate::visits::store::Store;
+use crate::visits::store::StoreView;
 use crate::visits::visit::Visit;
 
 /// Adds, and returns the new value once it survives a power cut.
 pub(crate) async fn add(
-    store: &Arc<Store>,
+    store: &Arc<StoreView>,
     key: &Key,
     by: u64,
     window: Option<Window>,

@@ -7,17 +7,21 @@ use tenure_core::{Result, Ticket, TicketState, Wake};
 use crate::log::shelf::book_of;
 use crate::verbs::line::look_ahead;
 use crate::verbs::news;
-use crate::visits::store::Store;
+use crate::visits::store::StoreView;
 use crate::visits::visit::Visit;
 
 /// The result of a look at a ticket.
-enum View {
+enum TicketView {
     Changed(Wake),
     Same { own: bool },
 }
 
 /// Waits, as the contract of [`watch`](tenure_core::Engine::watch) requires.
-pub(crate) async fn wait(store: &Arc<Store>, ticket: &Ticket, seen: TicketState) -> Result<Wake> {
+pub(crate) async fn wait(
+    store: &Arc<StoreView>,
+    ticket: &Ticket,
+    seen: TicketState,
+) -> Result<Wake> {
     store.listen()?;
     // Later events arrive as notices, and earlier ones show in the look.
     let watcher = store.context.watchers.register(ticket.id);
@@ -25,9 +29,9 @@ pub(crate) async fn wait(store: &Arc<Store>, ticket: &Ticket, seen: TicketState)
     let index = book_of(&ticket.key);
     store.context.check_session()?;
     match store.at(index, ticket, look).await? {
-        View::Changed(wake) => return Ok(wake),
-        View::Same { own: true } => {}
-        View::Same { own: false } => return watch_foreign(store, ticket, look).await,
+        TicketView::Changed(wake) => return Ok(wake),
+        TicketView::Same { own: true } => {}
+        TicketView::Same { own: false } => return watch_foreign(store, ticket, look).await,
     }
     loop {
         match watcher.news().await {
@@ -40,27 +44,29 @@ pub(crate) async fn wait(store: &Arc<Store>, ticket: &Ticket, seen: TicketState)
 
 /// Watches the ticket of another session, which gets no notices: looks whenever its book changes.
 async fn watch_foreign(
-    store: &Arc<Store>,
+    store: &Arc<StoreView>,
     ticket: &Ticket,
-    look: impl Fn(&mut Visit<'_>, &Ticket) -> Result<View> + Copy + Send + 'static,
+    look: impl Fn(&mut Visit<'_>, &Ticket) -> Result<TicketView> + Copy + Send + 'static,
 ) -> Result<Wake> {
     let index = book_of(&ticket.key);
-    let onlooker = news::look_on(store, 1 << index)?;
+    let watcher = news::look_on(store, 1 << index)?;
     loop {
-        if let View::Changed(wake) = store.at(index, ticket, look).await? {
+        if let TicketView::Changed(wake) = store.at(index, ticket, look).await? {
             return Ok(wake);
         }
-        onlooker.changes().await;
+        watcher.changes().await;
     }
 }
 
-fn view(visit: &mut Visit<'_>, ticket: &Ticket, seen: TicketState) -> View {
+fn view(visit: &mut Visit<'_>, ticket: &Ticket, seen: TicketState) -> TicketView {
     let Some(place) = look_ahead(visit, ticket).filter(|place| !place.leaving) else {
-        return View::Changed(Wake::Look);
+        return TicketView::Changed(Wake::Look);
     };
     match (seen, place.state) {
-        (TicketState::Waiting, TicketState::Holding) => View::Changed(Wake::Served(place.number)),
-        (TicketState::Holding, TicketState::Waiting) => View::Changed(Wake::Look),
+        (TicketState::Waiting, TicketState::Holding) => {
+            TicketView::Changed(Wake::Served(place.number))
+        }
+        (TicketState::Holding, TicketState::Waiting) => TicketView::Changed(Wake::Look),
         _ => {
             let row = visit.state().rows.get(&ticket.key);
             let seat = row.and_then(|row| row.seat(place.number));
@@ -68,7 +74,7 @@ fn view(visit: &mut Visit<'_>, ticket: &Ticket, seen: TicketState) -> View {
             if let Some(other) = session.filter(|session| *session != visit.context.session.id) {
                 visit.watch(other);
             }
-            View::Same { own: session == Some(visit.context.session.id) }
+            TicketView::Same { own: session == Some(visit.context.session.id) }
         }
     }
 }

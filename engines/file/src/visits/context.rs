@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime};
 use tenure_core::{Error, Result};
 
 use crate::os::dir::Dir;
-use crate::sessions::peers::Peers;
-use crate::sessions::session::{self, Session};
+use crate::sessions::peers::PeerSessions;
+use crate::sessions::session::{self, OwnSession};
 use crate::trouble::{self, refused};
 use crate::visits::mark;
 use crate::waking::watchers::Watchers;
@@ -21,9 +21,9 @@ pub(crate) const TRIES_FOR: Duration = Duration::from_secs(1);
 pub(crate) struct StoreContext {
     pub(crate) root: Dir,
     pub(crate) books: Dir,
-    pub(crate) session: Session,
+    pub(crate) session: OwnSession,
     pub(crate) sessions: Arc<Dir>,
-    pub(crate) peers: Peers,
+    pub(crate) peers: PeerSessions,
     pub(crate) watchers: Watchers,
 }
 
@@ -33,28 +33,28 @@ impl StoreContext {
         let (books, sessions) = mark::make(&root, TRIES_FOR)?;
         let sessions = Arc::new(sessions);
         let path = sessions.path().to_owned();
-        let peers = Peers::new(sessions.clone());
+        let peers = PeerSessions::new(sessions.clone());
         let unseen =
             session::sweep(&sessions).map_err(|error| refused("look into", &path, error))?;
         for (id, error) in unseen {
             peers.cannot_see(id, &error);
         }
         let session =
-            Session::begin(&sessions).map_err(|error| refused("write to", &path, error))?;
+            OwnSession::begin(&sessions).map_err(|error| refused("write to", &path, error))?;
         Ok(Self { root, books, session, sessions, peers, watchers: Watchers::default() })
     }
 
     /// Returns an error if this engine's session is no longer there.
     pub(crate) fn check_session(&self) -> Result<()> {
-        self.refuse_if(Session::is_gone)
+        self.refuse_if(OwnSession::is_gone)
     }
 
     /// The same, as cheaply as possible, for a frequent verb.
     pub(crate) fn check_session_briefly(&self) -> Result<()> {
-        self.refuse_if(Session::seems_gone)
+        self.refuse_if(OwnSession::seems_gone)
     }
 
-    fn refuse_if(&self, is_gone: impl Fn(&Session) -> bool) -> Result<()> {
+    fn refuse_if(&self, is_gone: impl Fn(&OwnSession) -> bool) -> Result<()> {
         if self.session.is_over() {
             return Err(Error::unavailable(
                 "this store was closed by its own program: open it again",

@@ -9,7 +9,7 @@ use tenure_core::Result;
 use crate::log::book::Book;
 use crate::log::draft::Draft;
 use crate::log::header::Header;
-use crate::log::record::{Record, SessionId};
+use crate::log::record::{OwnerId, Record};
 use crate::log::salvage::Salvage;
 use crate::log::shelf;
 use crate::os::boot::Boot;
@@ -26,7 +26,7 @@ const GAP_US: u64 = 3_600_000_000;
 
 /// This engine's memory of a book.
 #[derive(Clone, Copy)]
-pub(crate) struct Memory<'a> {
+pub(crate) struct BookMemory<'a> {
     pub(crate) book: Option<&'a Book>,
     /// It was visited before.
     pub(crate) known: bool,
@@ -39,7 +39,7 @@ pub(crate) struct Memory<'a> {
 pub(crate) fn set_aside(
     context: &StoreContext,
     index: usize,
-    memory: Memory<'_>,
+    memory: BookMemory<'_>,
     file: &File,
     why: &str,
 ) -> Result<()> {
@@ -59,7 +59,7 @@ pub(crate) fn set_aside(
 pub(crate) fn replace_missing(
     context: &StoreContext,
     index: usize,
-    memory: Memory<'_>,
+    memory: BookMemory<'_>,
     haste: Haste,
 ) -> Result<bool> {
     let name = shelf::name(index as u64);
@@ -85,7 +85,7 @@ pub(crate) fn replace_missing(
 fn write<'a>(
     context: &'a StoreContext,
     index: usize,
-    memory: Memory<'_>,
+    memory: BookMemory<'_>,
     saved: &Salvage,
     aside: String,
     whose: Option<Owner>,
@@ -140,7 +140,7 @@ fn keep(context: &StoreContext, name: &str, file: &File, aside: &str) -> io::Res
     copied.map(drop)
 }
 
-fn living(context: &StoreContext, memory: Memory<'_>) -> Result<Vec<SessionId>> {
+fn living(context: &StoreContext, memory: BookMemory<'_>) -> Result<Vec<OwnerId>> {
     let listed = session::list(&context.sessions);
     let mut living =
         listed.map_err(|error| refused("look into", context.sessions.path(), error))?;

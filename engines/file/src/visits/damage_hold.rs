@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use tenure_core::{Error, Result};
 
-use crate::log::record::{Record, SessionId};
+use crate::log::record::{OwnerId, Record};
 use crate::visits::visit::Visit;
 
 impl Visit<'_> {
@@ -15,7 +15,7 @@ impl Visit<'_> {
             return Ok(());
         };
         let (own, peers) = (self.context.session.id, &self.context.peers);
-        let lives = |id: &&SessionId| **id == own || !peers.is_dead(**id);
+        let lives = |id: &&OwnerId| **id == own || !peers.is_dead(**id);
         let living: Vec<_> = scar.sessions.iter().filter(lives).collect();
         if living.is_empty() {
             let aside = Cow::Owned(scar.aside.clone());

@@ -5,16 +5,17 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use tenure_core::sync::Mutex;
 use tenure_core::{Error, Result};
 
 use crate::os::flock::Haste;
-use crate::sync::{lock, wake};
+use crate::waking::wake;
 
 /// Maximum jobs that wait for one book: a longer queue helps no caller.
 const JOBS_MAX: usize = 4096;
@@ -28,20 +29,20 @@ const IN_VAIN_LASTS: Duration = Duration::from_secs(1);
 #[derive(Clone, Default)]
 pub(crate) struct Helper(Arc<Mutex<Work>>);
 
-type Job = Box<dyn FnOnce() + Send>;
+type HelperJob = Box<dyn FnOnce() + Send>;
 
 #[derive(Default)]
 struct Work {
-    jobs: VecDeque<Job>,
+    jobs: VecDeque<HelperJob>,
     running: bool,
     /// When the last attempt to get in failed, unless one succeeded since.
     kept_out: Option<Instant>,
 }
 
 /// The result of a job. If no caller waits any more when its turn comes, the job is skipped.
-pub(crate) struct Answer<T>(Arc<Shared<T>>);
+pub(crate) struct HelperAnswer<T>(Arc<AnswerState<T>>);
 
-struct Shared<T> {
+struct AnswerState<T> {
     unwanted: AtomicBool,
     state: Mutex<(Option<Result<T>>, Option<Waker>)>,
 }
@@ -52,8 +53,9 @@ impl Helper {
     pub(crate) fn ask<T: Send + 'static>(
         &self,
         job: impl FnOnce(&dyn Fn() -> bool) -> Result<T> + Send + 'static,
-    ) -> Answer<T> {
-        let shared = Arc::new(Shared { unwanted: AtomicBool::new(false), state: Mutex::default() });
+    ) -> HelperAnswer<T> {
+        let shared =
+            Arc::new(AnswerState { unwanted: AtomicBool::new(false), state: Mutex::default() });
         let theirs = shared.clone();
         let asked = self.tell(move || {
             let wanted = || !theirs.unwanted.load(Ordering::SeqCst);
@@ -66,12 +68,12 @@ impl Helper {
         if let Err(error) = asked {
             shared.give(Err(error));
         }
-        Answer(shared)
+        HelperAnswer(shared)
     }
 
     /// The same for a job without a caller.
     pub(crate) fn tell(&self, job: impl FnOnce() + Send + 'static) -> Result<()> {
-        let mut work = lock(&self.0);
+        let mut work = self.0.lock();
         if work.jobs.len() >= JOBS_MAX {
             return Err(Error::unavailable(format!(
                 "{JOBS_MAX} others wait already for a file of the store that somebody keeps locked"
@@ -98,16 +100,16 @@ impl Helper {
         visit: impl FnOnce(Haste) -> Option<T>,
     ) -> Option<T> {
         let now = Instant::now();
-        let is_kept_out = lock(&self.0).kept_out.is_some_and(|at| now < at + IN_VAIN_LASTS);
+        let is_kept_out = self.0.lock().kept_out.is_some_and(|at| now < at + IN_VAIN_LASTS);
         let again = now + TRIES_AGAIN_FOR;
         let visited = visit(Haste::Until(if is_kept_out { until.min(again) } else { until }));
-        lock(&self.0).kept_out = visited.is_none().then(Instant::now);
+        self.0.lock().kept_out = visited.is_none().then(Instant::now);
         visited
     }
 
     fn work(&self) {
         loop {
-            let mut work = lock(&self.0);
+            let mut work = self.0.lock();
             let Some(job) = work.jobs.pop_front() else {
                 work.running = false;
                 return;
@@ -119,9 +121,9 @@ impl Helper {
     }
 }
 
-impl<T> Shared<T> {
+impl<T> AnswerState<T> {
     fn give(&self, answer: Result<T>) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         state.0 = Some(answer);
         if let Some(waker) = state.1.take() {
             drop(state);
@@ -130,11 +132,11 @@ impl<T> Shared<T> {
     }
 }
 
-impl<T> Future for Answer<T> {
+impl<T> Future for HelperAnswer<T> {
     type Output = Result<T>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
-        let mut state = lock(&self.0.state);
+        let mut state = self.0.state.lock();
         if let Some(answer) = state.0.take() {
             return Poll::Ready(answer);
         }
@@ -143,7 +145,7 @@ impl<T> Future for Answer<T> {
     }
 }
 
-impl<T> Drop for Answer<T> {
+impl<T> Drop for HelperAnswer<T> {
     fn drop(&mut self) {
         self.0.unwanted.store(true, Ordering::SeqCst);
     }
@@ -192,7 +194,7 @@ mod tests {
         let soon = Instant::now();
         helper.get_in(soon, |_| None::<()>);
         assert!(less(asked(None)));
-        lock(&helper.0).kept_out = Instant::now().checked_sub(IN_VAIN_LASTS);
+        helper.0.lock().kept_out = Instant::now().checked_sub(IN_VAIN_LASTS);
         assert_eq!(asked(None), Haste::Until(far), "that was long ago");
         assert_eq!(helper.get_in(soon, Some), Some(Haste::Until(soon)), "never longer than asked");
     }

@@ -1,9 +1,10 @@
 //! A slot keeps a book between visits, and reads the changes of others.
 
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::sync::{Arc, MutexGuard};
 
 use tenure_core::line::Journal;
+use tenure_core::sync::Mutex;
 use tenure_core::{Error, Result};
 
 use crate::log::book::{Book, Found};
@@ -12,14 +13,14 @@ use crate::log::shelf;
 use crate::os::flock::{self, Haste};
 use crate::trouble;
 use crate::visits::context::StoreContext;
-use crate::visits::damage::{self, Memory};
+use crate::visits::damage::{self, BookMemory};
 
 /// Maximum times that a book is opened again because it was replaced meanwhile.
 const TURNS_MAX: u32 = 100;
 
 /// A slot for a book between visits.
 #[derive(Default)]
-pub(crate) struct Slot {
+pub(crate) struct BookSlot {
     pub(crate) book: Option<Book>,
     pub(crate) journal: Journal,
     /// Notices to send when a visit ends.
@@ -31,7 +32,7 @@ pub(crate) struct Slot {
 }
 
 /// The result of opening a book.
-enum Opened {
+enum OpenOutcome {
     /// It is open. `continues`: every event since the last look can be read.
     Here { continues: bool },
     /// It was replaced meanwhile: retry.
@@ -40,7 +41,7 @@ enum Opened {
     Locked,
 }
 
-impl Slot {
+impl BookSlot {
     /// Locks the file and reads the new records. Returns `None` if it could not be locked in time,
     /// and otherwise whether events may be missing.
     pub(crate) fn catch_up(
@@ -55,8 +56,10 @@ impl Slot {
         for _ in 0..TURNS_MAX {
             let Some(book) = &mut self.book else {
                 match self.open(context, index, haste)? {
-                    Opened::Here { continues } | Opened::Again { continues } => gap |= !continues,
-                    Opened::Locked => return Ok(None),
+                    OpenOutcome::Here { continues } | OpenOutcome::Again { continues } => {
+                        gap |= !continues
+                    }
+                    OpenOutcome::Locked => return Ok(None),
                 }
                 continue;
             };
@@ -96,7 +99,7 @@ impl Slot {
     }
 
     /// Opens the file of this name, and locks it.
-    fn open(&mut self, context: &StoreContext, index: usize, haste: Haste) -> Result<Opened> {
+    fn open(&mut self, context: &StoreContext, index: usize, haste: Haste) -> Result<OpenOutcome> {
         let name = shelf::name(index as u64);
         let failed = |error| trouble::refused("open", &context.books.path_of(&name), error);
         let file = match context.books.open_file(&name) {
@@ -104,29 +107,33 @@ impl Slot {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 context.check_session()?;
                 let made = damage::replace_missing(context, index, self.memory(), haste)?;
-                return Ok(if made { Opened::Again { continues: false } } else { Opened::Locked });
+                return Ok(if made {
+                    OpenOutcome::Again { continues: false }
+                } else {
+                    OpenOutcome::Locked
+                });
             }
             Err(error) => return Err(failed(error)),
         };
         if !flock::lock(&file, haste).map_err(failed)? {
-            return Ok(Opened::Locked);
+            return Ok(OpenOutcome::Locked);
         }
         if !context.books.means(&name, &file).map_err(failed)? {
-            return Ok(Opened::Again { continues: true });
+            return Ok(OpenOutcome::Again { continues: true });
         }
         context.books.tighten(&file);
         let Some(book) = Book::open(&file, index, self.heard).map_err(failed)? else {
             context.check_session()?;
             damage::set_aside(context, index, self.memory(), &file, "it has no header")?;
-            return Ok(Opened::Again { continues: false });
+            return Ok(OpenOutcome::Again { continues: false });
         };
         let continues = self.heard.is_some_and(|heard| heard + 1 == book.header().generation);
         self.book = Some(book);
-        Ok(Opened::Here { continues })
+        Ok(OpenOutcome::Here { continues })
     }
 
-    fn memory(&self) -> Memory<'_> {
-        Memory { book: self.book.as_ref(), known: self.known }
+    fn memory(&self) -> BookMemory<'_> {
+        BookMemory { book: self.book.as_ref(), known: self.known }
     }
 
     /// Drops the state in memory, which is not reliable.
@@ -140,10 +147,6 @@ impl Slot {
 }
 
 /// Locks a slot; `None` if others have it for too long.
-pub(crate) fn enter(slot: &Mutex<Slot>, haste: Haste) -> Option<MutexGuard<'_, Slot>> {
-    flock::attempt(haste, || match slot.try_lock() {
-        Ok(slot) => Some(slot),
-        Err(TryLockError::Poisoned(slot)) => Some(slot.into_inner()),
-        Err(TryLockError::WouldBlock) => None,
-    })
+pub(crate) fn enter(slot: &Mutex<BookSlot>, haste: Haste) -> Option<MutexGuard<'_, BookSlot>> {
+    flock::attempt(haste, || slot.try_lock())
 }

@@ -1,43 +1,44 @@
 //! A store is a directory with a fixed set of books, and the sessions that use it.
 
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
+use tenure_core::sync::Mutex;
 use tenure_core::{Error, Result, Wake};
 
 use crate::log::event_sink::NoticeKind;
-use crate::log::record::SessionId;
+use crate::log::record::OwnerId;
 use crate::log::shelf::{self, BOOKS};
 use crate::os::dir::Dir;
 use crate::os::flock::Haste;
 use crate::trouble::held;
 use crate::visits::context::{StoreContext, TRIES_FOR};
-use crate::visits::helper::{Answer, Helper};
-use crate::visits::slot::Slot;
+use crate::visits::helper::{Helper, HelperAnswer};
+use crate::visits::slot::BookSlot;
 use crate::visits::visit::{After, Visit};
 use crate::waking::cursors::Cursors;
-use crate::waking::fifo::{Fifos, Heard};
-use crate::waking::onlookers::Onlookers;
+use crate::waking::event_watchers::EventWatchers;
+use crate::waking::fifo::{FifoMessage, Fifos};
 
 /// One engine value's view of a store.
-pub(crate) struct Store {
+pub(crate) struct StoreView {
     pub(crate) context: StoreContext,
-    pub(crate) onlookers: Onlookers,
+    pub(crate) event_watchers: EventWatchers,
     pub(crate) cursors: Mutex<Cursors>,
     fifos: Fifos,
-    slots: Box<[Mutex<Slot>]>,
+    slots: Box<[Mutex<BookSlot>]>,
     helpers: Box<[Helper]>,
     me: Weak<Self>,
 }
 
-impl Store {
+impl StoreView {
     /// Opens the store in this directory, and makes it if there is none.
     pub(crate) fn open(root: Dir) -> Result<Arc<Self>> {
         let context = StoreContext::open(root)?;
         Ok(Arc::new_cyclic(|me| Self {
             fifos: Fifos::new(context.sessions.clone(), context.session.id),
             context,
-            onlookers: Onlookers::new(),
+            event_watchers: EventWatchers::new(),
             cursors: Mutex::default(),
             slots: (0..BOOKS).map(|_| Mutex::default()).collect(),
             helpers: (0..BOOKS).map(|_| Helper::default()).collect(),
@@ -58,7 +59,7 @@ impl Store {
                 drop(left);
             }
         }
-        self.onlookers.close();
+        self.event_watchers.close();
         self.context.peers.close();
         self.fifos.close();
         self.context.session.end();
@@ -122,7 +123,7 @@ impl Store {
         index: usize,
         until: Instant,
         act: impl FnOnce(&mut Visit<'_>) -> Result<T> + Send + 'static,
-    ) -> Answer<T> {
+    ) -> HelperAnswer<T> {
         let me = self.me.clone();
         self.helpers[index].ask(move |wanted| {
             let unwanted = || Error::unavailable("nobody waits for this any more");
@@ -173,17 +174,17 @@ impl Store {
         })
     }
 
-    fn heed(&self, heard: Heard) {
+    fn heed(&self, heard: FifoMessage) {
         let watchers = &self.context.watchers;
         match heard {
-            Heard::Told { id, number, what: NoticeKind::Served, .. } => {
+            FifoMessage::Told { id, number, what: NoticeKind::Served, .. } => {
                 watchers.notify(id, Wake::Served(number));
             }
-            Heard::Told { id, what: NoticeKind::Look, .. } => watchers.notify(id, Wake::Look),
-            Heard::Told { book, id, number, what: NoticeKind::Behind } => {
+            FifoMessage::Told { id, what: NoticeKind::Look, .. } => watchers.notify(id, Wake::Look),
+            FifoMessage::Told { book, id, number, what: NoticeKind::Behind } => {
                 self.look_into(book, move |visit| visit.look_behind(id, number));
             }
-            Heard::TooMuch => {
+            FifoMessage::TooMuch => {
                 for book in 0..BOOKS {
                     self.look_into(book, look_everywhere);
                 }
@@ -194,7 +195,7 @@ impl Store {
     /// Looks into a book that this engine knows: now, or as soon as it can be entered.
     fn look_into(&self, index: usize, look: impl Fn(&mut Visit<'_>) + Send + 'static) {
         // A visitor makes it known, if it was not.
-        let known = |slot: &Mutex<Slot>| slot.try_lock().map_or(true, |slot| slot.known);
+        let known = |slot: &Mutex<BookSlot>| slot.try_lock().is_none_or(|slot| slot.known);
         if !self.slots.get(index).is_some_and(known) {
             return;
         }
@@ -229,7 +230,7 @@ impl Store {
     }
 
     /// Watches a session for its death.
-    fn watch(&self, session: SessionId) {
+    fn watch(&self, session: OwnerId) {
         let me = self.me.clone();
         self.context.peers.watch(session, move || {
             if let Some(store) = me.upgrade() {
@@ -239,7 +240,7 @@ impl Store {
     }
 
     /// Removes a dead session from every book that this engine has looked into.
-    fn died(&self, session: SessionId) {
+    fn died(&self, session: OwnerId) {
         for index in 0..BOOKS {
             self.look_into(index, move |visit| {
                 if visit.bury_if_dead(session) {
@@ -258,7 +259,7 @@ fn look_everywhere(visit: &mut Visit<'_>) {
     visit.look_everywhere();
 }
 
-fn has(slot: &Mutex<Slot>, session: SessionId) -> bool {
+fn has(slot: &Mutex<BookSlot>, session: OwnerId) -> bool {
     let slot = slot.try_lock();
-    slot.is_ok_and(|slot| slot.book.as_ref().is_some_and(|book| book.state.has(session)))
+    slot.is_some_and(|slot| slot.book.as_ref().is_some_and(|book| book.state.has(session)))
 }

@@ -3,20 +3,21 @@
 
 use std::fs::File;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, MutexGuard};
 
 use tenure_core::line::Journal;
+use tenure_core::sync::Mutex;
 use tenure_core::{Result, TicketId};
 
 use crate::log::event_sink::{EventSink, Notice, NoticeKind};
-use crate::log::record::{Record, SessionId};
-use crate::log::row::{Hear, Row};
+use crate::log::record::{OwnerId, Record};
+use crate::log::row::{Hear, LogRow};
 use crate::log::shelf;
-use crate::log::state::State;
+use crate::log::state::BookState;
 use crate::os::flock::Haste;
 use crate::trouble;
 use crate::visits::context::{StoreContext, now_us};
-use crate::visits::slot::{self, Slot};
+use crate::visits::slot::{self, BookSlot};
 
 /// A visit. Ends with [`Visit::finish`].
 pub(crate) struct Visit<'a> {
@@ -25,8 +26,8 @@ pub(crate) struct Visit<'a> {
     /// The time of new records.
     at_us: u64,
     index: usize,
-    slot: MutexGuard<'a, Slot>,
-    watch: Vec<SessionId>,
+    slot: MutexGuard<'a, BookSlot>,
+    watch: Vec<OwnerId>,
     /// Waiters of this process have to look for themselves.
     all_look: bool,
     /// Files that were rewritten, to be closed after the unlock.
@@ -42,7 +43,7 @@ pub(crate) struct After {
     /// The notices to send.
     pub(crate) notices: Vec<Notice>,
     /// The sessions to watch.
-    pub(crate) watch: Vec<SessionId>,
+    pub(crate) watch: Vec<OwnerId>,
     /// Every waiter of this process has to look for itself.
     pub(crate) all_look: bool,
     /// Files that are not needed any more. The close of one takes longer than a whole visit.
@@ -53,7 +54,7 @@ impl<'a> Visit<'a> {
     /// Begins a visit; `None` if others have been in the book for too long.
     pub(crate) fn begin(
         context: &'a StoreContext,
-        slot: &'a Mutex<Slot>,
+        slot: &'a Mutex<BookSlot>,
         index: usize,
         haste: Haste,
     ) -> Result<Option<Self>> {
@@ -104,13 +105,16 @@ impl<'a> Visit<'a> {
     }
 
     /// Returns the state of the book.
-    pub(crate) fn state(&self) -> &State {
+    pub(crate) fn state(&self) -> &BookState {
         &self.slot.book.as_ref().expect("a visit has a book").state
     }
 
     /// Changes the state of the book; [`record`](Visit::record) must follow if it did.
-    pub(crate) fn change<T>(&mut self, change: impl FnOnce(&mut State, &mut Hear<'_>) -> T) -> T {
-        let Slot { book, journal, notices, .. } = &mut *self.slot;
+    pub(crate) fn change<T>(
+        &mut self,
+        change: impl FnOnce(&mut BookState, &mut Hear<'_>) -> T,
+    ) -> T {
+        let BookSlot { book, journal, notices, .. } = &mut *self.slot;
         let state = &mut book.as_mut().expect("a visit has a book").state;
         let (own, heeded) = (self.context.session.id, self.context.watchers.any());
         let mut sink = EventSink::new(own, heeded, self.at_us, journal, notices);
@@ -146,21 +150,21 @@ impl<'a> Visit<'a> {
     }
 
     /// Watches this session for its death.
-    pub(crate) fn watch(&mut self, session: SessionId) {
+    pub(crate) fn watch(&mut self, session: OwnerId) {
         if session != self.context.session.id && !self.watch.contains(&session) {
             self.watch.push(session);
         }
     }
 
     /// Removes the tickets of a dead session.
-    pub(crate) fn bury(&mut self, dead: SessionId) {
+    pub(crate) fn bury(&mut self, dead: OwnerId) {
         if self.change(|state, hear| state.bury(dead, hear)) {
             self.record(&Record::Gone { session: dead });
         }
     }
 
     /// Removes the tickets of a session if it is dead. Returns whether it is.
-    pub(crate) fn bury_if_dead(&mut self, session: SessionId) -> bool {
+    pub(crate) fn bury_if_dead(&mut self, session: OwnerId) -> bool {
         let dead = session != self.context.session.id && self.context.peers.is_dead(session);
         if dead {
             self.bury(session);
@@ -171,7 +175,7 @@ impl<'a> Visit<'a> {
     /// Notifies the first of every line: a dead process may have died before it notified the
     /// tickets it served.
     pub(crate) fn tell_the_first(&mut self) {
-        let behind = |row: &Row| {
+        let behind = |row: &LogRow| {
             let seat = row.waiting().next()?;
             let (session, id, number) = (seat.session, seat.ticket.id, seat.number);
             Some(Notice { session, id, number, what: NoticeKind::Behind })
@@ -189,7 +193,7 @@ impl<'a> Visit<'a> {
     /// Looks for every event whose notice may be lost.
     pub(crate) fn look_everywhere(&mut self) {
         let own = self.context.session.id;
-        let waiting = self.state().rows.values().flat_map(Row::waiting);
+        let waiting = self.state().rows.values().flat_map(LogRow::waiting);
         let mine = waiting.filter(|seat| seat.session == own);
         let mine: Vec<_> = mine.map(|seat| (seat.ticket.id, seat.number)).collect();
         for (id, number) in mine {
@@ -246,7 +250,7 @@ impl<'a> Visit<'a> {
         let mine = |notice: &&Notice| notice.session == own && notice.what == NoticeKind::Behind;
         let moved: Vec<_> = self.slot.notices.iter().filter(mine).cloned().collect();
         for Notice { id, number, .. } in moved {
-            let stands = |row: &&Row| row.seat(number).is_some_and(|seat| seat.ticket.id == id);
+            let stands = |row: &&LogRow| row.seat(number).is_some_and(|seat| seat.ticket.id == id);
             let row = self.state().rows.values().find(stands);
             let ahead: Vec<_> = row.into_iter().flat_map(|row| row.ahead_of(number)).collect();
             for session in ahead {

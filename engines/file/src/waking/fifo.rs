@@ -8,17 +8,17 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fs::File;
 use std::io::{ErrorKind, Read as _, Write as _};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread;
 
+use tenure_core::sync::Mutex;
 use tenure_core::{Result, TicketId};
 
 use crate::log::event_sink::{Notice, NoticeKind};
-use crate::log::record::SessionId;
+use crate::log::record::OwnerId;
 use crate::os::dir::{Dir, block};
 use crate::sessions::session::fifo_name;
-use crate::sync::lock;
 use crate::trouble::{no_thread, refused};
 
 /// Bytes of a message. They divide a page, so that a FIFO is filled to the last byte and never with
@@ -33,7 +33,7 @@ const OPEN_MAX: usize = 128;
 
 /// A message from a session's FIFO.
 #[derive(Clone, Copy)]
-pub(crate) enum Heard {
+pub(crate) enum FifoMessage {
     /// One message, about a ticket in this book.
     Told { book: usize, id: TicketId, number: u64, what: NoticeKind },
     /// Messages may be missing.
@@ -43,23 +43,23 @@ pub(crate) enum Heard {
 /// The FIFO of this session, and those of others.
 pub(crate) struct Fifos {
     dir: Arc<Dir>,
-    own: SessionId,
+    own: OwnerId,
     to_itself: Mutex<Option<File>>,
-    others: Mutex<HashMap<SessionId, File>>,
+    others: Mutex<HashMap<OwnerId, File>>,
     closed: Arc<AtomicBool>,
 }
 
 impl Fifos {
-    pub(crate) fn new(dir: Arc<Dir>, own: SessionId) -> Self {
+    pub(crate) fn new(dir: Arc<Dir>, own: OwnerId) -> Self {
         let (to_itself, others, closed) = (Mutex::default(), Mutex::default(), Arc::default());
         Self { dir, own, to_itself, others, closed }
     }
 
     /// Opens this session's FIFO. A thread of its own calls `hear`, until the FIFO is closed.
-    pub(crate) fn listen(&self, hear: impl FnMut(Heard) + Send + 'static) -> Result<()> {
+    pub(crate) fn listen(&self, hear: impl FnMut(FifoMessage) + Send + 'static) -> Result<()> {
         let refused =
             |error| refused("make a FIFO, which waiting needs, in", self.dir.path(), error);
-        let mut fifo = lock(&self.to_itself);
+        let mut fifo = self.to_itself.lock();
         if fifo.is_none() && !self.closed.load(Ordering::SeqCst) {
             let name = fifo_name(self.own);
             let _ = self.dir.remove(&name); // left by an attempt that failed
@@ -79,7 +79,7 @@ impl Fifos {
 
     /// Ends the reading thread, also in the middle of a message.
     pub(crate) fn close(&self) {
-        let mut fifo = lock(&self.to_itself);
+        let mut fifo = self.to_itself.lock();
         self.closed.store(true, Ordering::SeqCst);
         if let Some(fifo) = fifo.take() {
             let _ = (&fifo).write(&[0; MESSAGE_BYTES]); // a full one makes its owner look
@@ -88,7 +88,7 @@ impl Fifos {
 
     /// Notifies the owner of a ticket. A session without a FIFO neither waits nor watches.
     pub(crate) fn tell(&self, book: usize, notice: &Notice) {
-        let mut others = lock(&self.others);
+        let mut others = self.others.lock();
         if others.len() >= OPEN_MAX {
             others.clear();
         }
@@ -103,12 +103,12 @@ impl Fifos {
     }
 
     /// Closes the FIFO of a dead session.
-    pub(crate) fn forget(&self, id: SessionId) {
-        lock(&self.others).remove(&id);
+    pub(crate) fn forget(&self, id: OwnerId) {
+        self.others.lock().remove(&id);
     }
 }
 
-fn read(mut source: File, closed: &AtomicBool, mut hear: impl FnMut(Heard)) {
+fn read(mut source: File, closed: &AtomicBool, mut hear: impl FnMut(FifoMessage)) {
     let mut buffer = vec![0; READ_BYTES];
     loop {
         let length = match source.read(&mut buffer) {
@@ -123,11 +123,11 @@ fn read(mut source: File, closed: &AtomicBool, mut hear: impl FnMut(Heard)) {
             return;
         }
         if length >= FULL_BYTES {
-            hear(Heard::TooMuch);
+            hear(FifoMessage::TooMuch);
         } else {
             let (messages, _) = buffer[..length].as_chunks::<MESSAGE_BYTES>();
             for message in messages {
-                hear(decode(message).unwrap_or(Heard::TooMuch));
+                hear(decode(message).unwrap_or(FifoMessage::TooMuch));
             }
         }
     }
@@ -146,7 +146,7 @@ fn encode(book: usize, notice: &Notice) -> [u8; MESSAGE_BYTES] {
     message
 }
 
-fn decode(message: &[u8; MESSAGE_BYTES]) -> Option<Heard> {
+fn decode(message: &[u8; MESSAGE_BYTES]) -> Option<FifoMessage> {
     let what = match message[0] {
         1 => NoticeKind::Served,
         2 => NoticeKind::Look,
@@ -155,7 +155,7 @@ fn decode(message: &[u8; MESSAGE_BYTES]) -> Option<Heard> {
     };
     let number = u64::from_le_bytes(message[8..16].try_into().ok()?);
     let id = TicketId::from_u128(u128::from_le_bytes(message[16..].try_into().ok()?));
-    Some(Heard::Told { book: message[1].into(), id, number, what })
+    Some(FifoMessage::Told { book: message[1].into(), id, number, what })
 }
 
 #[cfg(test)]
@@ -165,9 +165,10 @@ mod tests {
     #[test]
     fn a_message_is_read_back_as_it_was_sent() {
         for what in [NoticeKind::Served, NoticeKind::Look, NoticeKind::Behind] {
-            let (session, id) = (SessionId(1), TicketId::fresh());
+            let (session, id) = (OwnerId(1), TicketId::fresh());
             let sent = encode(63, &Notice { session, id, number: 1 << 52, what });
-            let Some(Heard::Told { book, id: heard, number, what: heard_what }) = decode(&sent)
+            let Some(FifoMessage::Told { book, id: heard, number, what: heard_what }) =
+                decode(&sent)
             else {
                 panic!("it is no message");
             };

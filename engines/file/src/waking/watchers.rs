@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 use std::future::poll_fn;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 
+use tenure_core::sync::Mutex;
 use tenure_core::{TicketId, Wake};
 
-use crate::sync::{self, lock};
+use crate::waking;
 
 /// The watchers of this process.
 #[derive(Default)]
@@ -37,7 +38,7 @@ impl Watchers {
     /// Registers a watcher for news of this ticket.
     pub(crate) fn register(&self, id: TicketId) -> Watcher<'_> {
         let cell = Arc::<Cell>::default();
-        lock(&self.cells).entry(id).or_default().push(cell.clone());
+        self.cells.lock().entry(id).or_default().push(cell.clone());
         self.count.fetch_add(1, Ordering::SeqCst);
         Watcher { watchers: self, id, cell }
     }
@@ -50,7 +51,7 @@ impl Watchers {
 
     pub(crate) fn notify(&self, id: TicketId, wake: Wake) {
         // A waker may do anything, so no lock is held when it is called.
-        let cells = lock(&self.cells).get(&id).cloned().unwrap_or_default();
+        let cells = self.cells.lock().get(&id).cloned().unwrap_or_default();
         for cell in cells {
             cell.put(wake);
         }
@@ -58,7 +59,7 @@ impl Watchers {
 
     /// Makes all watchers look: events may be missing.
     pub(crate) fn notify_all(&self) {
-        let cells: Vec<_> = lock(&self.cells).values().flatten().cloned().collect();
+        let cells: Vec<_> = self.cells.lock().values().flatten().cloned().collect();
         for cell in cells {
             cell.put(Wake::Look);
         }
@@ -69,7 +70,7 @@ impl Watcher<'_> {
     /// Waits for news.
     pub(crate) async fn news(&self) -> Wake {
         poll_fn(|context| {
-            let mut told = lock(&self.cell.0);
+            let mut told = self.cell.0.lock();
             if let Some(wake) = told.wake.take() {
                 return Poll::Ready(wake);
             }
@@ -82,7 +83,7 @@ impl Watcher<'_> {
 
 impl Drop for Watcher<'_> {
     fn drop(&mut self) {
-        let mut cells = lock(&self.watchers.cells);
+        let mut cells = self.watchers.cells.lock();
         if let Some(own) = cells.get_mut(&self.id) {
             own.retain(|cell| !Arc::ptr_eq(cell, &self.cell));
             if own.is_empty() {
@@ -95,14 +96,14 @@ impl Drop for Watcher<'_> {
 
 impl Cell {
     fn put(&self, wake: Wake) {
-        let mut told = lock(&self.0);
+        let mut told = self.0.lock();
         // A ticket that is out is not served, in any order of the news.
         if told.wake != Some(Wake::Look) {
             told.wake = Some(wake);
         }
         if let Some(waker) = told.waker.take() {
             drop(told);
-            sync::wake(waker);
+            waking::wake(waker);
         }
     }
 }

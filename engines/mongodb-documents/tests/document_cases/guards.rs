@@ -136,13 +136,13 @@ fn the_servers_clock_refuses_a_holder_whose_life_is_over_whatever_the_holder_bel
         // Its own clock lets it assume the lock for much longer, as if it were paused between its
         // check and its write.
         let guard = shop.here.document(42).manual_renewal().lock().await.unwrap();
-        let over = doc! { "$set": { "_tenure.held.0.ends": 1_i64, "_tenure.quiet": 1_i64 } };
+        let over = doc! { "$set": { "_tenure.held.0.ends": 1_i64, "_tenure.next_expiry": 1_i64 } };
         shop.meddle(42, over).await;
         guard.check().unwrap();
         let refused = guard.delete().await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Lost, "{refused:?}");
         let guard = shop.here.document(42).manual_renewal().lock().await.unwrap();
-        let over = doc! { "$set": { "_tenure.held.0.ends": 1_i64, "_tenure.quiet": 1_i64 } };
+        let over = doc! { "$set": { "_tenure.held.0.ends": 1_i64, "_tenure.next_expiry": 1_i64 } };
         shop.meddle(42, over).await;
         let refused = guard.update(doc! { "$set": { "state": "late" } }).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Lost, "{refused:?}");

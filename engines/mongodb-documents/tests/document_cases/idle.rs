@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use mongodb::bson::{Document, doc};
-use tenure_mongodb_documents::{DocumentLocks, Job};
+use tenure_mongodb_documents::{ClaimedDocument, DocumentLocks};
 use tenure_servers::mongodb::{Server, doc as server_doc};
 use tokio::task::JoinHandle;
 
@@ -22,7 +22,7 @@ fn asked(server: &Server) -> i64 {
 struct Idle {
     server: Server,
     shop: Shop,
-    workers: Vec<JoinHandle<tenure_core::Result<Job<Order>>>>,
+    workers: Vec<JoinHandle<tenure_core::Result<ClaimedDocument<Order>>>>,
 }
 
 impl Idle {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use mongodb::bson::{Document, doc};
 use mongodb::options::ClientOptions;
 use mongodb::{Client, Collection};
-use tenure_mongodb_documents::{DocumentLocks, Documents, Job};
+use tenure_mongodb_documents::{ClaimedDocument, DocumentLocks, Documents};
 use tenure_servers::mongodb::{Server, Setup, doc as server_doc};
 use tokio::task::JoinHandle;
 
@@ -36,7 +36,7 @@ async fn is_renewed(shop: &Shop) {
     }
 }
 
-type Waiting = JoinHandle<tenure_core::Result<Job<Document>>>;
+type Waiting = JoinHandle<tenure_core::Result<ClaimedDocument<Document>>>;
 
 /// Starts a waiting worker in each of `queues` queues, whose filters name different fields.
 fn wait_in(locks: &DocumentLocks<Document>, queues: usize) -> Vec<Waiting> {

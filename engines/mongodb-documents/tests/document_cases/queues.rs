@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use mongodb::bson::{Document, doc};
 use tenure_core::{ErrorKind, Reason};
-use tenure_mongodb_documents::{DocumentGuard, Documents, MemoryDocuments, Queue};
+use tenure_mongodb_documents::{DocumentGuard, DocumentQueue, Documents, MemoryDocuments};
 
 use super::shop::{Order, Shop, order, patient};
 use super::stage::{count, play, soon, until};
 
-fn queue(locks: &tenure_mongodb_documents::DocumentLocks<Order>) -> Queue<Order> {
+fn queue(locks: &tenure_mongodb_documents::DocumentLocks<Order>) -> DocumentQueue<Order> {
     locks.queue(doc! { "state": "new" }).order(doc! { "_id": 1 })
 }
 

@@ -1,5 +1,4 @@
-//! Clocks: a clock that is set, or that differs from the others, causes a warning, and moves no
-//! number back.
+//! Clocks: a clock that is set, or that differs from the others, moves no number back.
 
 use std::time::{Duration, Instant};
 
@@ -80,19 +79,10 @@ fn a_clock_that_is_set_forward_ends_lives_and_numbers_grow() {
 }
 
 #[test]
-fn members_whose_clocks_are_apart_are_told_and_numbers_grow_after_a_fail_over() {
+fn numbers_grow_after_a_fail_over_among_members_whose_clocks_are_apart() {
     play_with(&[FAKETIME], async || {
         let off = Setup::new().clock_off_by_s(3);
         let members = Members::start_with(&[Setup::new(), Setup::new(), off]).unwrap();
-        let ahead = members.servers().last().unwrap();
-        // An opening does not wait for slow members.
-        let words = format!("{} is ahead", ahead.port());
-        until("it is told", async || {
-            let locks = connect(members.url()).await;
-            locks.guarantees().warnings.iter().any(|warning| warning.contains(&words))
-        })
-        .await;
-
         let old = members.primary().unwrap();
         let store = store(&members.url()).await;
         let held = ticket("a", LONG);

@@ -62,7 +62,7 @@ fn a_fresh_record_of_another_client_gets_its_first_number_from_the_next() {
         for (key, tickets) in [("a", 1), ("b", 3)] {
             let fresh = doc! {
                 "_id": record(key), "key": key, "made": "by another", "of": 0_i64, "at": 0_i64, "step": 1_i64,
-                "held": [], "waiting": [], "bell": "",
+                "held": [], "waiting": [], "notices": "",
             };
             ask(&server, doc! { "insert": "locks", "documents": [fresh] });
             let now = u64::try_from(clock(&server)).unwrap();

@@ -13,7 +13,7 @@ fn an_idle_record_is_reaped_and_numbers_go_on_growing() {
         let first = ticket("a", LONG);
         let before = store.join(&first, WaitMode::Wait).await.unwrap().unwrap();
         store.leave(&first, LeaveMode::Now).await.unwrap();
-        assert!(look_at(&server, "a").unwrap().get_datetime("reap").is_ok(), "it may go one day");
+        assert!(look_at(&server, "a").unwrap().contains_key("reap"), "it may go one day");
         // The date of the record has come.
         let change = doc! { "q": { "_id": record("a") }, "u": [{ "$set": { "reap": { "$subtract": ["$$NOW", 1000] } } }] };
         ask(&server, doc! { "update": "locks", "updates": [change] });

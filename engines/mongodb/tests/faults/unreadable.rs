@@ -69,7 +69,7 @@ fn nobody_is_let_in_beside_tickets_that_cannot_be_read() {
                 "no share behind",
                 doc! {
                     "key": "k", "of": i64::from(Share::WHOLE.of()), "held": [], "waiting": [seat_without("take")],
-                    "last": 7_i64, "at": 1_i64, "step": 1_i64, "quiet": i64::MAX >> 12,
+                    "last": 7_i64, "at": 1_i64, "step": 1_i64, "next_expiry": i64::MAX >> 12,
                 },
             ),
             (
@@ -81,7 +81,7 @@ fn nobody_is_let_in_beside_tickets_that_cannot_be_read() {
             ("an end that is a text", line(vec![seat_with("ends", "noon")].into())),
             ("a date before which none ends that is a text", {
                 let mut fields = line(vec![seat()].into());
-                fields.insert("quiet", "noon");
+                fields.insert("next_expiry", "noon");
                 fields
             }),
             ("a number that is not whole", doc! { "key": "k", "last": 4e15 + 0.5 }),
@@ -264,8 +264,7 @@ fn whoever_holds_ahead_of_a_ticket_that_cannot_be_read_goes_on_holding() {
             let held = ticket(&format!("k{at}"), LONG);
             join(&store, &held).await;
             // No end is known to be later than this step, so all are checked.
-            let spoil =
-                doc! { "$set": { "waiting": [seat_with("ends", ends.clone())], "quiet": 0_i64 } };
+            let spoil = doc! { "$set": { "waiting": [seat_with("ends", ends.clone())], "next_expiry": 0_i64 } };
             let change = doc! { "q": { "_id": record(held.key.as_str()) }, "u": spoil };
             ask(&server, doc! { "update": "locks", "updates": [change] });
             for _ in 0..3 {

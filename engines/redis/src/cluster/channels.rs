@@ -5,7 +5,7 @@
 //! each answer goes to another request.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 use redis::cluster_async::ClusterConnection;
 use redis::{PushInfo, PushKind, RedisResult, Value};
@@ -32,14 +32,14 @@ pub(super) struct Channels {
 
 #[derive(Default)]
 struct Sharded {
-    by_name: HashMap<String, Channel>,
+    by_name: HashMap<String, LineChannel>,
     /// Count of channels in use at the last cleanup.
     used: usize,
 }
 
 /// The channel of one line.
 #[derive(Default)]
-struct Channel {
+struct LineChannel {
     /// Set once the server has confirmed it.
     open: Arc<OnceCell<()>>,
     waiting: HashSet<TicketId>,
@@ -64,7 +64,7 @@ impl Channels {
         let Some(sharded) = &self.sharded else { return Ok(false) };
         let name = self.channel(key);
         let (open, idle) = {
-            let mut sharded = lock(sharded);
+            let mut sharded = sharded.lock();
             let idle = sharded.take_idle(&name, &self.mail);
             let channel = sharded.by_name.entry(name.clone()).or_default();
             channel.waiting.insert(id);
@@ -92,7 +92,7 @@ impl Channels {
     /// Unsubscribes the ticket from its line.
     pub(super) fn hear_no_more_of(&self, key: &str, id: TicketId) {
         if let Some(sharded) = &self.sharded
-            && let Some(channel) = lock(sharded).by_name.get_mut(&self.channel(key))
+            && let Some(channel) = sharded.lock().by_name.get_mut(&self.channel(key))
         {
             channel.waiting.remove(&id);
         }
@@ -140,7 +140,7 @@ impl Channels {
 
     fn waiting_at(&self, channel: &str) -> Vec<TicketId> {
         let Some(sharded) = &self.sharded else { return Vec::new() };
-        match lock(sharded).by_name.get(channel) {
+        match sharded.lock().by_name.get(channel) {
             Some(channel) if channel.open.initialized() => {
                 channel.waiting.iter().copied().collect()
             }
@@ -157,7 +157,7 @@ impl Sharded {
         if self.by_name.len() <= self.used + MORE_MAX {
             return Vec::new();
         }
-        let is_idle = |name: &String, channel: &mut Channel| {
+        let is_idle = |name: &String, channel: &mut LineChannel| {
             channel.waiting.retain(|id| mail.lives(*id));
             channel.waiting.is_empty() && name != but
         };
@@ -165,8 +165,4 @@ impl Sharded {
         self.used = self.by_name.len();
         idle
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock()
 }

@@ -8,10 +8,9 @@ use tenure_kit::url::Address;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout};
 
-use super::{Cluster, nodes};
+use super::{ClusterServers, nodes};
 use crate::acks;
-use crate::bundle::BatchItem;
-use crate::facts::Facts;
+use crate::batch::BatchItem;
 use crate::route::{Deployment, Route, in_time};
 use crate::script::Scripts;
 use crate::settings::Settings;
@@ -19,19 +18,13 @@ use crate::trouble;
 
 /// The route of one verb to the server of its line.
 pub struct ClusterRoute<'a> {
-    cluster: &'a Cluster,
+    cluster: &'a ClusterServers,
     until: Instant,
-    keeps: Option<Keeps>,
+    /// Number of replicas that have the last write, if callers wait for some.
+    replicas: Option<AtomicU64>,
 }
 
-/// A request together with a call, and its result. On another connection than that of the call, a
-/// cluster's servers count replicas without the write.
-struct Keeps {
-    name: String,
-    replicas: AtomicU64,
-}
-
-impl Deployment for Cluster {
+impl Deployment for ClusterServers {
     type Master = Address;
     type Route<'a> = ClusterRoute<'a>;
 
@@ -43,13 +36,9 @@ impl Deployment for Cluster {
         &self.scripts
     }
 
-    fn facts(&self) -> &Facts {
-        &self.facts
-    }
-
     async fn here(&self) -> Result<ClusterRoute<'_>> {
         let until = Instant::now() + self.settings.timeout;
-        Ok(ClusterRoute { cluster: self, until, keeps: None })
+        Ok(ClusterRoute { cluster: self, until, replicas: None })
     }
 
     /// There is one connection, on the runtime on which it was opened.
@@ -84,36 +73,30 @@ impl Deployment for Cluster {
     /// The driver keeps the connections to all servers as one.
     fn distrust(&self) {
         self.driver.distrust();
-        self.once.distrust();
     }
 }
 
 impl Route for ClusterRoute<'_> {
-    fn keeping(self, name: &str) -> Self {
-        let keeps = (self.cluster.settings.acks > 0)
-            .then(|| Keeps { name: name.to_owned(), replicas: AtomicU64::new(0) });
-        Self { keeps, ..self }
+    fn keeping(self) -> Self {
+        let replicas = (self.cluster.settings.acks > 0).then(AtomicU64::default);
+        Self { replicas, ..self }
     }
 
     async fn call(&self, call: &Cmd) -> RedisResult<Value> {
-        let Some(Keeps { name, replicas }) = &self.keeps else {
-            return in_time(self.until, self.cluster.call(call)).await;
-        };
-        let question = acks::question(&self.cluster.settings);
-        let asked = Box::pin(self.cluster.call_and_wait(name, call, &question));
-        let (answer, count) = in_time(self.until, asked).await?;
-        replicas.store(acks::counted(&count).unwrap_or(0), Ordering::Relaxed);
-        Ok(answer)
-    }
-
-    async fn call_once(&self, call: &Cmd) -> RedisResult<Value> {
-        in_time(self.until, Box::pin(self.cluster.call_once(call))).await
+        let wait = self.replicas.is_some().then(|| acks::question(&self.cluster.settings));
+        let asked = Box::pin(self.cluster.call(call, wait));
+        let mut answers = in_time(self.until, asked).await?.into_iter();
+        let (answer, count) = (answers.next(), answers.next());
+        if let (Some(replicas), Some(count)) = (&self.replicas, count) {
+            replicas.store(acks::counted(&count).unwrap_or(0), Ordering::Relaxed);
+        }
+        answer.ok_or_else(trouble::over)
     }
 
     /// Each line has a slot of its own, so verbs do not travel together.
     async fn ask(
         &self,
-        _wish: Option<BatchItem<'_>>,
+        _item: Option<BatchItem<'_>>,
         call: impl FnOnce() -> Cmd + Send,
     ) -> RedisResult<Value> {
         self.call(&call()).await
@@ -126,7 +109,7 @@ impl Route for ClusterRoute<'_> {
     }
 
     async fn acknowledged(&self) -> Result<()> {
-        let count = self.keeps.as_ref().map_or(0, |keeps| keeps.replicas.load(Ordering::Relaxed));
+        let count = self.replicas.as_ref().map_or(0, |replicas| replicas.load(Ordering::Relaxed));
         acks::enough(&self.cluster.settings, count)
     }
 }

@@ -1,3 +1,4 @@
+-- Uses: be_master
 -- Which of these tickets were broken a short while ago. ARGV: their ids.
 be_master()
 local broken = {}

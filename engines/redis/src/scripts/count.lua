@@ -1,3 +1,4 @@
+-- Uses: NUMBER_MAX, be_master, be_number
 -- A count that starts anew when its window ends. ARGV: by how much, the window in ms, the limit or -1.
 -- Answers: 1 if it was counted, 0 if not, -1 if there is no such number; the value; the ms that are left.
 local by, limit = tonumber(ARGV[1]), tonumber(ARGV[3])

@@ -1,3 +1,4 @@
+-- Uses: NUMBER_MAX, SHARES_MAX, TICKETS_MAX, behind, changed, edge, expire, find, first, front, last, latest, may_classify, now, of, owner_of, pack, place_behind, put_behind, read, renew, taken, unpack_card, unpack_ticket, wanted, write
 -- ARGV: card, how long in ms the key lives if the ticket is alone; then, where they differ from what most
 -- want, 0 for who would not wait, and the floor.
 read()

@@ -1,3 +1,4 @@
+-- Uses: KEEP_MS, NUMBER_MAX
 -- Nobody is there: the ticket is the whole line. Answers its number, or nothing where it is not so.
 -- What the server refuses is refused to the long way as well, which says why.
 local function join_idle(k, head, card, life, now, floor)
@@ -15,7 +16,7 @@ local function join_idle(k, head, card, life, now, floor)
   -- The key must outlive the time that its number stands for.
   if number > NUMBER_MAX or number > now and number > now + (life - KEEP_MS) * 1000 then return end
   local alone = struct.pack('<d', number) .. card
-  -- A bundle is not shown what is no string under this name, which must not be written over.
+  -- A batch is not shown what is no string under this name, which must not be written over.
   local set = head and redis.pcall('SET', k, alone, 'PX', life) or redis.pcall('SET', k, alone, 'PX', life, 'NX')
   if set and set.ok then return number end
 end

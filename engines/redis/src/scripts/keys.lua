@@ -1,3 +1,4 @@
+-- Uses: be_master, is_readable, look, now
 -- The lines with tickets, among some of the server's keys. ARGV: a cursor, the pattern of the names of heads, and
 -- the number of keys to go through. Answers the next cursor, the visible part of one ticket of each line, and the
 -- names of heads that this server could not read: those of a slot that is being moved here. A head of another

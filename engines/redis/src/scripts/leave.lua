@@ -1,3 +1,4 @@
+-- Uses: BROKEN_MS, changed, edge, expire, find, first, front, k, letters, own, pack, read, remove, settle, taken, tell, unpack_ticket, write
 -- ARGV: 'a', then id and inbox of whoever asks. Nothing more, if the ticket is that client's own and lives, as far as it
 -- knows; `long`, if it may live for so long that an idle line need not be kept for all of it. Else `now` to take the
 -- ticket out or `soon` to tell it; and `full` where the server has said that its memory is: it lets a script go on that

@@ -1,3 +1,4 @@
+-- Uses: idle_life
 -- The one ticket there is leaves, as its owner wants, who is known by its id and inbox: only its number is kept.
 -- `now` is given where the ticket's life was so long that the number need not be kept for all of it.
 -- A ticket whose life has just ended is still known here: nobody came after it.

@@ -1,11 +1,11 @@
+-- Uses: ALONE, FULL, FULL_FORMAT, KEEP_MS, NEAR, NUMBER_MAX, SHARES_MAX, be_master, be_whole, head, idle_life, is_readable, k, now, post
 -- The line of one key. KEYS[1] is its head, a string that begins with the last number that was given. It is of one of
--- four kinds:
+-- three kinds:
 --   nothing more: idle. The number is kept until the clock is KEEP_MS past it, so that numbers grow even past a clock
 --        that was set back.
 --   'a': alone. A ticket with nobody behind it: its card. Its life ends KEEP_MS before the key does, and not before
 --        its number is the time. So a free lock is taken with one read and one write.
---   'm': the line of a mutex. All want all there is; the first one holds, and is there: its id and its ticket.
---   'f': full. Everything else: what is said below, and the first one.
+--   'f': full. Everything else: what is said below, then the id and the ticket of the first one.
 -- The others stand behind, in keys of the same slot:
 --        :l  sorted set, number -> id: the line
 --        :e  sorted set, end of life -> id: who leaves by itself next
@@ -56,11 +56,8 @@ local function read()
   last = struct.unpack('<d', head)
   if kind == FULL then
     be_whole()
-    last, kind, edge, quiet, latest, kept, wanted, taken, of, behind, common, mixed, at = struct.unpack('FULL_FORMAT', head)
-  elseif kind == MUTEX then
-    be_whole()
-    last, kind, quiet, latest, kept, of, behind, at = struct.unpack('MUTEX_FORMAT', head)
-    wanted, taken, common = of * (behind + 1), of, of
+    last, kind, edge, quiet, latest, kept, wanted, taken, of, behind, common, mixed, at = struct.unpack(FULL_FORMAT, head)
+    front, first = string.sub(head, at, at + 15), string.sub(head, at + 16)
   elseif kind == ALONE then
     local take
     take, of = struct.unpack('<I4I4', head, 42)
@@ -68,8 +65,6 @@ local function read()
     edge, wanted, taken, front = last, take, take, string.sub(head, 10, 25)
     first = pack(last, latest, take, 0, string.sub(head, 26))
   end
-  if at then front, first = string.sub(head, at, at + 15), string.sub(head, at + 16) end
-  if kind == MUTEX then edge = (unpack_ticket(first)) end
 end
 
 local function write()
@@ -97,13 +92,7 @@ local function write()
       end
     end
   end
-  local state
-  if behind > 0 and edge == number and take == of and common == of and mixed == 0 then
-    state = struct.pack('MUTEX_FORMAT', last, MUTEX, quiet, latest, kept, of, behind)
-  else
-    state =
-      struct.pack('FULL_FORMAT', last, FULL, edge, quiet, latest, kept, wanted, taken, of, behind, common, mixed)
-  end
+  local state = struct.pack(FULL_FORMAT, last, FULL, edge, quiet, latest, kept, wanted, taken, of, behind, common, mixed)
   redis.call('SET', k, state .. front .. first, 'PX', life)
 end
 

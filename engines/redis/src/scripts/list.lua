@@ -1,3 +1,4 @@
+-- Uses: be_master, behind, first, front, k, now, of, read
 -- The whole line: now, the capacity, then ids and tickets in turn, those whose life has ended as well: whoever
 -- looks changes nothing, and so is not refused by a server that takes no writes.
 be_master()

@@ -1,3 +1,4 @@
+-- Uses: k
 -- Every client listens to one channel, whose name begins as that of every key does.
 local function post(inbox, message)
   redis.call('PUBLISH', string.match(k, '^[^{]*') .. 'inbox:' .. inbox, message)

@@ -1,3 +1,4 @@
+-- Uses: expire, find, k, read, renew, unpack_card, write
 -- ARGV: card, how long in ms the key lives if the ticket is alone; then the floor, if there is one, and `full` as for
 -- leaving.
 if ARGV[#ARGV] == 'full' then redis.call('DEL', k .. ':none') end

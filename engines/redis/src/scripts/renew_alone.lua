@@ -1,3 +1,4 @@
+-- Uses: ALONE, KEEP_MS
 -- The one ticket there is gives a sign of life, its share unchanged. Answers its number.
 local function renew_alone(k, head, card, life)
   if not head or string.sub(head, 9, 49) ~= string.sub(card, 1, 41) or string.byte(head, 9) ~= ALONE then return end

@@ -1,3 +1,4 @@
+-- Uses: NUMBER_MAX, be_master, be_number
 -- A number that only grows. ARGV: by how much.
 local kept = redis.call('GET', KEYS[1]) or '0'
 -- From anything else none follows that was not given before.

@@ -173,7 +173,7 @@ fn a_server_that_turns_out_whoever_asks_for_a_lock_sees_few_connections() {
 }
 
 #[test]
-fn a_connection_is_made_without_the_scripts_and_a_server_that_lacks_them_is_told_once() {
+fn a_connection_is_made_without_the_scripts_and_a_server_that_lacks_them_gets_them() {
     play(async || {
         let server = Server::start().unwrap();
         // Each client has a proxy of its own. A cut may leave the other client with a pending
@@ -213,7 +213,7 @@ fn a_connection_is_made_without_the_scripts_and_a_server_that_lacks_them_is_told
         }
         let loads = proxy.counts().of("SCRIPT");
         println!("{} tasks told {loads} scripts", TASKS * 8);
-        // Once on each of its connections.
-        assert!(loads <= 2 * all, "{loads} scripts were told after one flush, and there are {all}");
+        // On each of its two connections once, and once more for the callers that came meanwhile.
+        assert!(loads <= 4 * all, "{loads} scripts were told after one flush, and there are {all}");
     });
 }

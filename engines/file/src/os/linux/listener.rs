@@ -10,10 +10,10 @@ use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 
 use crate::os::Noise;
 
-/// The listener of a process. A thread calls [`run`](Listener::run).
-pub(crate) struct Listener(OwnedFd);
+/// The listener of a process. A thread calls [`run`](CloseListener::run).
+pub(crate) struct CloseListener(OwnedFd);
 
-impl Listener {
+impl CloseListener {
     /// Starts with a first file, and returns its mark. Without a file it would never end.
     pub(crate) fn start(path: &Path) -> io::Result<(Arc<Self>, i32)> {
         let listener = Arc::new(Self(inotify::init(CreateFlags::CLOEXEC)?));

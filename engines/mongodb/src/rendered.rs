@@ -1,0 +1,109 @@
+//! Compares the commands in the README with those that are sent.
+
+use mongodb::bson::{Bson, Document, RawDocumentBuf};
+use tenure_core::{Key, Owner, Share, Ticket};
+
+use crate::batch;
+use crate::field_prefix::FieldPrefix;
+use crate::fresh::Fresh;
+use crate::line::Steps;
+use crate::location::{CompiledPipelines, Location};
+use crate::request::{TicketRequest, Verb};
+
+/// Columns of the README.
+const WIDTH: usize = 140;
+
+/// Writes a value as JSON: in one line if it fits.
+fn write(text: &mut String, value: &Bson, indent: usize) {
+    let line = in_one_line(value);
+    let column = text.len() - text.rfind('\n').map_or(0, |at| at + 1);
+    if column + line.len() <= WIDTH - 4 {
+        text.push_str(&line);
+        return;
+    }
+    let pad = format!("\n{}", " ".repeat(indent + 1));
+    match value {
+        Bson::Document(fields) if fields.len() == 1 => {
+            for (name, value) in fields {
+                text.push_str(&format!("{{ \"{name}\": "));
+                write(text, value, indent);
+                text.push_str(" }");
+            }
+        }
+        Bson::Document(fields) => {
+            text.push('{');
+            for (at, (name, value)) in fields.iter().enumerate() {
+                text.push_str(if at > 0 { "," } else { "" });
+                text.push_str(&format!("{pad}\"{name}\": "));
+                write(text, value, indent + 1);
+            }
+            text.push_str(" }");
+        }
+        Bson::Array(all) => {
+            text.push('[');
+            for (at, value) in all.iter().enumerate() {
+                text.push_str(if at > 0 { "," } else { "" });
+                text.push_str(&pad);
+                write(text, value, indent + 1);
+            }
+            text.push(']');
+        }
+        _ => text.push_str(&line),
+    }
+}
+
+fn in_one_line(value: &Bson) -> String {
+    let list = |all: Vec<String>| all.join(", ");
+    match value {
+        Bson::Document(fields) if fields.is_empty() => "{}".to_owned(),
+        Bson::Document(fields) => {
+            let field = |(name, value)| format!("\"{name}\": {}", in_one_line(value));
+            format!("{{ {} }}", list(fields.iter().map(field).collect()))
+        }
+        Bson::Array(all) => format!("[{}]", list(all.iter().map(in_one_line).collect())),
+        other => other.clone().to_string(),
+    }
+}
+
+fn stages(text: &mut String, title: &str, stages: &[RawDocumentBuf]) {
+    text.push_str(&format!("// {title}\n"));
+    for stage in stages {
+        write(text, &Document::try_from(stage).unwrap().into(), 0);
+        text.push('\n');
+    }
+}
+
+#[test]
+fn the_readme_shows_a_join_a_renewal_and_a_release_as_they_are_sent() {
+    let prefix = FieldPrefix::root();
+    let (kit, steps) = (CompiledPipelines::new(&prefix), Steps::new(&prefix));
+    let key = Key::new("invoices/42").unwrap();
+    let location = Location::record(&key, &std::sync::Arc::new(kit));
+    let ticket = Ticket {
+        id: "000000000000000000000000000000a1".parse().unwrap(),
+        owner: Owner::shortened("worker 7"),
+        ..Ticket::new(key, Share::WHOLE)
+    };
+    let mut text = String::new();
+    let fresh = Fresh::named("000000000000000000000000000000f1".parse().unwrap());
+    for (title, verb) in [
+        ("join: the first stage", Verb::Join { hurry: false }),
+        ("renewal: the first stage", Verb::Renew),
+        ("release: the first stage", Verb::Leave { soon: false }),
+    ] {
+        let request = TicketRequest::new(ticket.clone(), verb);
+        let update = batch::update(&location, &[&request], "00000000000000b1", &fresh);
+        stages(&mut text, title, &[update.first]);
+    }
+    for (title, some) in [
+        ("all: the line is opened, and tickets whose life has ended are out", &steps.begin),
+        ("join: further stages", &steps.join),
+        ("renewal: further stages", &steps.renew),
+        ("release: further stages", &steps.leave),
+        ("all: the next tickets are served", &steps.serve),
+    ] {
+        stages(&mut text, title, some);
+    }
+    let readme = include_str!("../README.md");
+    assert!(readme.contains(&text), "the block in the README has to be\n{text}");
+}

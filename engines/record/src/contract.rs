@@ -1,0 +1,161 @@
+//! The contract of a store: a record for each line, and an atomic step on it.
+
+use std::time::Duration;
+
+use tenure_core::{CounterValue, Guarantees, Key, Result, Window};
+use tokio::sync::mpsc;
+
+use crate::format::micros;
+use crate::notice::{Inbox, RecordNotice};
+
+/// The record of one line. A store keeps each field as a column or all as one value.
+///
+/// Times are in microseconds since 1970 by the store's clock. The times in `tickets` are relative
+/// to `at_us` and the numbers to `last`, so the bytes of a single ticket depend on neither. That
+/// lets a store take a free lock in [one trip](RecordStore::join_free).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LineRecord {
+    /// When the record was written.
+    pub at_us: u64,
+    /// The last number that was given for this key. It never falls.
+    pub last: u64,
+    /// The number of the exclusive holder, or 0. A transaction of a user can check its token here.
+    pub holder: u64,
+    /// When the last of the tickets expires, or 0 without tickets.
+    pub ends_us: u64,
+    /// The serialised tickets. Empty if the line is.
+    pub tickets: Vec<u8>,
+}
+
+impl LineRecord {
+    /// Whether a [sweep](RecordStore::sweep) may delete the record.
+    pub fn is_orphan(&self, idle: Duration, now_us: u64) -> bool {
+        let is_idle = self.at_us.saturating_add(micros(idle)) <= now_us;
+        is_idle && self.ends_us <= now_us && self.last < now_us
+    }
+}
+
+/// A record as a step or a read finds it.
+#[derive(Clone, Debug, Default)]
+pub struct FoundRecord {
+    /// The record, if the store has one for this key.
+    pub record: Option<LineRecord>,
+    /// The store's clock. A step reads it after it has locked the record.
+    pub now_us: u64,
+    /// No further ticket is served before this time. 0, except after the store came back with older
+    /// data: a lease that it has forgotten may last for the longest ttl.
+    pub serve_from_us: u64,
+}
+
+/// The record that a step writes, and the notices that it sends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordChange {
+    /// The record in the place of the former one.
+    pub record: LineRecord,
+    /// Notices to other clients. They are hints: a lost one delays, and breaks nothing.
+    pub notices: Vec<RecordNotice>,
+}
+
+/// Decides a step. `None`: nothing is written. It has no effects outside, so a store whose
+/// transaction failed may call it again with what the next one finds. The last call counts.
+pub type Decide<'a> = dyn FnMut(&FoundRecord) -> Option<RecordChange> + Send + 'a;
+
+/// A join of a line without tickets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FreeJoin {
+    /// The tickets of the record after the join.
+    pub tickets: Vec<u8>,
+    /// The ttl of the ticket, in microseconds.
+    pub ttl_us: u64,
+    /// Whether the ticket is exclusive, so that its number is the record's `holder`.
+    pub is_exclusive: bool,
+}
+
+impl FreeJoin {
+    /// The record after the join with this number at this time.
+    pub fn record(&self, number: u64, now_us: u64) -> LineRecord {
+        LineRecord {
+            at_us: now_us,
+            last: number,
+            holder: if self.is_exclusive { number } else { 0 },
+            ends_us: now_us.saturating_add(self.ttl_us),
+            tickets: self.tickets.clone(),
+        }
+    }
+}
+
+/// A client of a store with a record, a clock and an atomic step.
+///
+/// 1. **Step.** The record that [`step`](Self::step) shows is the latest one. No other client
+///    writes it until this step has written or ended. Steps on different keys do not exclude each
+///    other.
+/// 2. **Clock.** [`FoundRecord::now_us`] is the clock of the store, read after the record was
+///    locked. The clocks of clients decide nothing.
+/// 3. **Durability.** A change counts when the store has acknowledged it, and then it survives what
+///    the [`guarantees`](Self::guarantees) say.
+/// 4. **Unknown outcomes.** [`Unavailable`](tenure_core::ErrorKind::Unavailable) means that the
+///    change may have happened. Any other error means that it has not. Dropping the future of an
+///    operation leaves the outcome unknown, and no transaction open.
+/// 5. **Notices** are sent after the change is durable. A lost notice is not an error.
+/// 6. **Keys** are text: two different keys have two records.
+///
+/// The crate calls at most as many operations at a time as [`RecordEngine::new`] allows, without
+/// [`listen`](Self::listen), and drops each that takes longer than
+/// [`Guarantees::answers_within`].
+///
+/// [`RecordEngine::new`]: crate::RecordEngine::new
+pub trait RecordStore: Send + Sync + 'static {
+    /// The properties of this store. `push` is whether [`listen`](Self::listen) delivers notices.
+    fn guarantees(&self) -> Guarantees;
+
+    /// One atomic step on the record of a key: locks it, reads the clock, lets `decide` decide,
+    /// writes the record, and sends the notices.
+    fn step(&self, key: &Key, decide: &mut Decide<'_>) -> impl Future<Output = Result<()>> + Send;
+
+    /// Reads the record of a key without a lock, from the store's authoritative state.
+    fn read(&self, key: &Key) -> impl Future<Output = Result<FoundRecord>> + Send;
+
+    /// Joins a line without tickets in one trip. Returns the ticket's number, which is
+    /// `max(last + 1, clock)`. The record gets it as `last`, and the clock as `at_us`.
+    ///
+    /// `None`: nothing was changed, and the crate makes a step. That is right if the record has
+    /// tickets, `last` is [`NUMBER_MAX`](tenure_core::NUMBER_MAX), no ticket may be served yet
+    /// ([`FoundRecord::serve_from_us`]), or the store has no such operation.
+    fn join_free(
+        &self,
+        key: &Key,
+        join: &FreeJoin,
+    ) -> impl Future<Output = Result<Option<u64>>> + Send;
+
+    /// The keys that begin with this text and have a ticket that has not expired
+    /// ([`LineRecord::ends_us`]), in any order.
+    fn keys(&self, prefix: &str) -> impl Future<Output = Result<Vec<Key>>> + Send;
+
+    /// Listens to the notices for this inbox. It returns once a notice is known to arrive, as when
+    /// one that the store sent to itself has come. If the receiver is dropped, the store stops to
+    /// listen. If the channel ends, notices may have been lost, and the crate listens again. The
+    /// channel holds at most [`NOTICES_MAX`](crate::NOTICES_MAX); the store ends it if it is full.
+    ///
+    /// `None`: this store never delivers notices, and the crate polls.
+    fn listen(
+        &self,
+        inbox: Inbox,
+    ) -> impl Future<Output = Result<Option<mpsc::Receiver<RecordNotice>>>> + Send;
+
+    /// Adds to a sequence or a windowed count in one atomic step. See
+    /// [`Engine::add`](tenure_core::Engine::add).
+    fn add(
+        &self,
+        key: &Key,
+        by: u64,
+        window: Option<Window>,
+    ) -> impl Future<Output = Result<CounterValue>> + Send;
+
+    /// Deletes orphans: records that were written at least `idle` ago, whose tickets have all
+    /// expired, and whose `last` is below the clock, so that later numbers are larger without
+    /// them. Also windowed counts that are over. One call may delete a part of them.
+    fn sweep(&self, idle: Duration) -> impl Future<Output = Result<()>> + Send;
+
+    /// Closes the connections.
+    fn close(&self) -> impl Future<Output = ()> + Send;
+}

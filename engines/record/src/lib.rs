@@ -1,0 +1,30 @@
+//! Lines of locks in stores with a record, a clock and an atomic step, such as a SQL database.
+//!
+//! The line of a key is one serialised [`LineRecord`]. [`RecordStore`] is the contract of a store,
+//! with seven operations. The central one is an atomic step on one record. [`RecordEngine`] makes
+//! an [`Engine`](tenure_core::Engine) of it. The state machine of a line is core's
+//! [`Line`](tenure_core::Line).
+//!
+//! # Files
+//!
+//! | file | contents |
+//! |---|---|
+//! | `contract` | what a store must do so that lines can be kept in its records |
+//! | `format` | the serialised tickets of a line |
+//! | `notice` | notifications between the clients of a store |
+//! | `open_line` | one step on a line: pure, with the time as an argument |
+//! | `batch` | the requests for one line, sent in batches |
+//! | `listener` | the store's notices, while a task watches a ticket |
+//! | `engine` | the nine verbs, the polls of a store without push, the sweep |
+
+mod batch;
+mod contract;
+mod engine;
+mod format;
+mod listener;
+mod notice;
+mod open_line;
+
+pub use contract::{Decide, FoundRecord, FreeJoin, LineRecord, RecordChange, RecordStore};
+pub use engine::{POLL_MAX, RecordEngine, SWEEP_PAUSE};
+pub use notice::{Inbox, NOTICES_MAX, RecordNotice, RecordNoticeKind};

@@ -1,0 +1,173 @@
+//! A store of records in memory that counts its operations, stands still, and loses notices.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
+
+use tenure_core::sync::Mutex;
+use tenure_core::{CounterValue, Guarantees, Key, Result, Runtime, Window};
+use tenure_record::{
+    Decide, FoundRecord, FreeJoin, Inbox, NOTICES_MAX, RecordEngine, RecordNotice, RecordStore,
+};
+use tenure_toy::ToyRecords;
+use tokio::sync::{mpsc, watch};
+
+/// Maximum operations of a client at a time.
+pub(crate) const CALLS_MAX: usize = 4;
+
+/// Clones are clients of the same store.
+#[derive(Clone)]
+pub(crate) struct Scripted(Arc<Script>);
+
+pub(crate) struct Script {
+    rows: ToyRecords,
+    /// Whether notices are delivered.
+    pub(crate) pushes: bool,
+    /// While it is set, every step, read and join stands still.
+    is_frozen: watch::Sender<bool>,
+    listeners: Mutex<HashMap<Inbox, mpsc::Sender<RecordNotice>>>,
+    /// The time before which no further ticket is served.
+    pub(crate) serve_from_us: AtomicU64,
+    /// The format in which records seem to be written, if it is not 0.
+    pub(crate) format: AtomicU64,
+    pub(crate) steps: AtomicUsize,
+    pub(crate) reads: AtomicUsize,
+    pub(crate) free_joins: AtomicUsize,
+    pub(crate) listens: AtomicUsize,
+    in_flight: AtomicUsize,
+    pub(crate) in_flight_max: AtomicUsize,
+}
+
+impl Scripted {
+    pub(crate) fn on(host: Arc<dyn Runtime>, pushes: bool) -> Self {
+        Self(Arc::new(Script {
+            rows: ToyRecords::on(host),
+            pushes,
+            is_frozen: watch::Sender::new(false),
+            listeners: Mutex::default(),
+            serve_from_us: AtomicU64::default(),
+            format: AtomicU64::default(),
+            steps: AtomicUsize::default(),
+            reads: AtomicUsize::default(),
+            free_joins: AtomicUsize::default(),
+            listens: AtomicUsize::default(),
+            in_flight: AtomicUsize::default(),
+            in_flight_max: AtomicUsize::default(),
+        }))
+    }
+
+    pub(crate) fn client(&self, host: Arc<dyn Runtime>) -> RecordEngine<Self> {
+        RecordEngine::new(self.clone(), host, CALLS_MAX)
+    }
+
+    pub(crate) fn freeze(&self, is_frozen: bool) {
+        self.is_frozen.send_replace(is_frozen);
+    }
+
+    /// Ends all channels, and loses the notices until a client listens again.
+    pub(crate) fn cut(&self) {
+        self.listeners.lock().clear();
+    }
+
+    async fn enter(&self, count: &AtomicUsize) -> InFlight<'_> {
+        count.fetch_add(1, SeqCst);
+        let now = self.in_flight.fetch_add(1, SeqCst) + 1;
+        self.in_flight_max.fetch_max(now, SeqCst);
+        let entered = InFlight(&self.in_flight);
+        self.is_frozen.subscribe().wait_for(|is_frozen| !is_frozen).await.unwrap();
+        entered
+    }
+
+    fn seen(&self, found: &FoundRecord) -> FoundRecord {
+        let mut found =
+            FoundRecord { serve_from_us: self.serve_from_us.load(SeqCst), ..found.clone() };
+        let format = self.format.load(SeqCst).to_le_bytes()[0];
+        let tickets = found.record.as_mut().map(|record| &mut record.tickets);
+        if let Some(version) =
+            tickets.and_then(|tickets| tickets.first_mut()).filter(|_| format > 0)
+        {
+            *version = format;
+        }
+        found
+    }
+}
+
+impl std::ops::Deref for Scripted {
+    type Target = Script;
+
+    fn deref(&self) -> &Script {
+        &self.0
+    }
+}
+
+/// An operation in flight, also if its future is dropped.
+struct InFlight<'a>(&'a AtomicUsize);
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, SeqCst);
+    }
+}
+
+impl RecordStore for Scripted {
+    fn guarantees(&self) -> Guarantees {
+        let mut guarantees = self.rows.guarantees();
+        guarantees.push = self.pushes;
+        guarantees
+    }
+
+    async fn step(&self, key: &Key, decide: &mut Decide<'_>) -> Result<()> {
+        let _entered = self.enter(&self.steps).await;
+        let mut sent = Vec::new();
+        let mut scripted = |found: &FoundRecord| {
+            let mut change = decide(&self.seen(found))?;
+            sent = std::mem::take(&mut change.notices);
+            Some(change)
+        };
+        self.rows.step(key, &mut scripted).await?;
+        let listeners = self.listeners.lock();
+        for notice in sent {
+            if let Some(listener) = listeners.get(&notice.inbox) {
+                let _ = listener.try_send(notice); // the client may have ended
+            }
+        }
+        Ok(())
+    }
+
+    async fn read(&self, key: &Key) -> Result<FoundRecord> {
+        let _entered = self.enter(&self.reads).await;
+        Ok(self.seen(&self.rows.read(key).await?))
+    }
+
+    async fn join_free(&self, key: &Key, join: &FreeJoin) -> Result<Option<u64>> {
+        let _entered = self.enter(&self.free_joins).await;
+        match self.serve_from_us.load(SeqCst) {
+            0 => self.rows.join_free(key, join).await,
+            _ => Ok(None),
+        }
+    }
+
+    async fn keys(&self, prefix: &str) -> Result<Vec<Key>> {
+        self.rows.keys(prefix).await
+    }
+
+    async fn listen(&self, inbox: Inbox) -> Result<Option<mpsc::Receiver<RecordNotice>>> {
+        self.listens.fetch_add(1, SeqCst);
+        Ok(self.pushes.then(|| {
+            let (sender, receiver) = mpsc::channel(NOTICES_MAX);
+            self.listeners.lock().insert(inbox, sender);
+            receiver
+        }))
+    }
+
+    async fn add(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
+        self.rows.add(key, by, window).await
+    }
+
+    async fn sweep(&self, idle: Duration) -> Result<()> {
+        self.rows.sweep(idle).await
+    }
+
+    async fn close(&self) {}
+}
