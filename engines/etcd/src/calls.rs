@@ -90,7 +90,7 @@ async fn begin<A>(
     let (head, stream) = (head(wire, path)?, wire.channel.begin());
     let mut send = wire.channel.send.clone().ready().await.map_err(lost)?;
     let (response, send) = send.send_request(head, false).map_err(lost)?;
-    let (state, buffer) = (AnswerState::Asked(response), BytesMut::new());
+    let (state, buffer) = (ResponseState::Asked(response), BytesMut::new());
     Ok((send, Answers { state, buffer, what: PhantomData, _stream: stream }))
 }
 
@@ -163,7 +163,7 @@ impl<Q: Message> Requests<Q> {
 
 /// The answers of a stream.
 pub struct Answers<A> {
-    state: AnswerState,
+    state: ResponseState,
     /// The received part of the next answer.
     buffer: BytesMut,
     what: PhantomData<fn() -> A>,
@@ -171,7 +171,7 @@ pub struct Answers<A> {
     _stream: Option<Arc<()>>,
 }
 
-enum AnswerState {
+enum ResponseState {
     Asked(ResponseFuture),
     Told(RecvStream),
     Over,
@@ -186,12 +186,12 @@ impl<A: Message + Default> Answers<A> {
     pub async fn message(&mut self) -> Result<Option<A>, Status> {
         loop {
             match &mut self.state {
-                AnswerState::Asked(response) => {
+                ResponseState::Asked(response) => {
                     let response = response.await.map_err(lost)?;
                     refuse(&response)?;
-                    self.state = AnswerState::Told(response.into_body());
+                    self.state = ResponseState::Told(response.into_body());
                 }
-                AnswerState::Told(body) => {
+                ResponseState::Told(body) => {
                     if let Some(message) = cut(&mut self.buffer)? {
                         let answer = A::decode(message);
                         let strange = |error| Status::unavailable(format!("{error}"));
@@ -204,12 +204,12 @@ impl<A: Message + Default> Answers<A> {
                         continue;
                     }
                     let ending = body.trailers().await.map_err(lost)?;
-                    self.state = AnswerState::Over;
+                    self.state = ResponseState::Over;
                     // A stream without a status was cut off.
                     let told = ending.as_ref().and_then(Status::told);
                     return told.unwrap_or_else(|| Err(Status::unavailable(ENDED))).map(|()| None);
                 }
-                AnswerState::Over => return Ok(None),
+                ResponseState::Over => return Ok(None),
             }
         }
     }

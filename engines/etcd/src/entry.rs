@@ -69,29 +69,17 @@ pub(crate) fn enter(
 pub(crate) fn position(last: &Front, own: &Node) -> Option<Position> {
     let own_at = last.nodes.partition_point(|node| node.created < own.created);
     let (nodes, share) = (&last.nodes[..own_at], own.ticket.share);
-    let (taken, unseen) = (nodes.iter().map(Node::take).sum(), unseen(last));
+    let (taken, unseen): (u64, usize) = (nodes.iter().map(Node::take).sum(), unseen(last));
     if unseen > 0 && served(taken, share) {
         return None;
     }
-    let ahead = (nodes.len().saturating_add(unseen), taken_with(taken, unseen));
+    let ahead = (nodes.len() + unseen, taken + unseen as u64);
     Some(Position::new(last.at, ahead, nodes.iter().rev().cloned(), share))
 }
 
-/// Returns the answer for a ticket of this capacity that is kept out of its line, from some tickets
-/// of the line.
-pub(crate) fn out(front: &Front, of: u32, base: RegisterValue) -> Entered {
-    let taken = taken_with(front.nodes.iter().map(Node::take).sum(), unseen(front));
-    let other_capacity = front.nodes.iter().map(|node| node.name.of).find(|other| *other != of);
-    Entered::Out { at: front.at, taken, other_capacity, base }
-}
-
+/// Returns the count of a line's tickets that were not read. Each takes something.
 fn unseen(front: &Front) -> usize {
     front.total.saturating_sub(front.nodes.len())
-}
-
-/// Adds the tickets that were not read: each takes something.
-fn taken_with(taken: u64, unseen: usize) -> u64 {
-    taken.saturating_add(u64::try_from(unseen).unwrap_or(u64::MAX))
 }
 
 /// The outcome of a join with a key.
@@ -149,7 +137,10 @@ pub(crate) fn entered(
         return Ok(EnterReply::Fenced(RequestFence { raised, ..*fence }, at));
     }
     let base = written(ranges.next().unwrap_or_default())?;
-    Ok(EnterReply::Decided(Box::new(out(&front, enter.name.of, base))))
+    let taken = front.nodes.iter().map(Node::take).sum::<u64>() + unseen(&front) as u64;
+    let mut capacities = front.nodes.iter().map(|node| node.name.of);
+    let other_capacity = capacities.find(|of| *of != enter.name.of);
+    Ok(EnterReply::Decided(Box::new(Entered::Out { at, taken, other_capacity, base })))
 }
 
 fn existing(node: Node) -> EnterReply {

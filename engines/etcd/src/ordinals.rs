@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_was_sent_after_the_latch_was_raised_may_come_in() {
+    fn a_request_that_was_sent_after_the_fence_was_raised_may_come_in() {
         let ordinals = ordinals();
         let lost = name("k");
         is_lost(&ordinals, &lost);

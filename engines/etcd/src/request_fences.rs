@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_latch_is_known_as_it_was_last() {
+    fn a_fence_is_known_as_it_was_last() {
         let (fences, id) = (RequestFences::default(), TicketId::from_u128(0x1234));
         fences.open(7);
         let fence = fences.of(id, 7);

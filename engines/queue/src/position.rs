@@ -7,6 +7,8 @@ use crate::node::Node;
 
 /// Behind more tickets than this, a renewal does not count the tickets ahead again.
 const NEAR: usize = 32;
+/// With more nodes that keep a ticket out, a read of the line costs less than one of each.
+const FEW: usize = 4;
 
 /// The place of a ticket in its line at one moment.
 #[derive(Clone, Debug)]
@@ -46,7 +48,7 @@ impl Position {
 
     /// Returns whether a renewal reads only the nodes that keep the ticket out.
     pub(crate) fn is_far(&self) -> bool {
-        self.count > NEAR
+        self.count > NEAR && self.blockers.len() <= FEW
     }
 
     /// Returns whether the ticket is served when the one node that keeps it out is removed.

@@ -154,7 +154,7 @@ fn a_join_that_was_given_up_and_arrives_late_lets_nobody_in() {
 }
 
 #[test]
-fn a_join_whose_latch_was_raised_for_another_ticket_comes_in_by_itself() {
+fn a_join_whose_fence_was_raised_for_another_ticket_comes_in_by_itself() {
     play(1, async |cluster| {
         let (between, locks) = through(&cluster, PATIENT).await;
         between.hold_next(TXN);
