@@ -3,13 +3,12 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mongodb::bson::{Bson, Document};
 use serde::de::DeserializeOwned;
 use tenure_core::{
-    Error, Guarantees, Key, LeaveOutcome, LineEntry, Locks, ReadGuard, Result, RwLock, TicketId,
-    WriteGuard,
+    Error, Guarantees, Key, LeaveOutcome, LineEntry, Locks, Result, RwLock, TicketId,
 };
 
 use crate::collection_locks::CollectionLocks;
@@ -17,6 +16,7 @@ use crate::guard::{DocumentGuard, DocumentReader};
 use crate::holder::Around;
 use crate::name::Named;
 use crate::path::Path;
+use crate::until::Until;
 
 /// The locks on the documents of one collection. Clones share everything.
 ///
@@ -326,38 +326,4 @@ impl<T> fmt::Debug for DocumentLock<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DocumentLock").field("named", &self.named).finish_non_exhaustive()
     }
-}
-
-/// Time that a caller waits for all of its locks.
-#[derive(Clone, Copy)]
-pub(crate) enum Until {
-    Served,
-    Now,
-    Then(Instant),
-}
-
-impl Until {
-    pub(crate) fn within(time: Duration) -> Self {
-        Instant::now().checked_add(time).map_or(Self::Served, Self::Then)
-    }
-
-    pub(crate) async fn write(self, lock: &RwLock) -> Result<Option<WriteGuard>> {
-        match self {
-            Self::Served => lock.write().await.map(Some),
-            Self::Now => lock.try_write().await,
-            Self::Then(then) => lock.try_write_for(left(then)).await,
-        }
-    }
-
-    pub(crate) async fn read(self, lock: &RwLock) -> Result<Option<ReadGuard>> {
-        match self {
-            Self::Served => lock.read().await.map(Some),
-            Self::Now => lock.try_read().await,
-            Self::Then(then) => lock.try_read_for(left(then)).await,
-        }
-    }
-}
-
-fn left(then: Instant) -> Duration {
-    then.saturating_duration_since(Instant::now())
 }

@@ -1,38 +1,34 @@
 //! Documents in this process's memory: for unit tests of programs, without a server.
 
-use std::collections::btree_map::Entry;
+mod view;
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, MutexGuard};
-use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use mongodb::bson::{Bson, Document};
 use mongodb::options::UpdateModifications;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tenure_core::event::{Cursor, EventBatch, Scope};
-use tenure_core::layers::{AnyEngine, Layer};
+use tenure_core::layers::AnyEngine;
 use tenure_core::sync::Mutex;
 use tenure_core::{
-    BackgroundRuntime, CounterValue, Engine as _, Error, EventDelivery, Guarantees, Key, LeaveMode,
-    LeaveOutcome, Memory, Place, Reason, Result, Runtime, Sampler, Ticket, TicketId, TicketState,
-    WaitMode, Wake, Window,
+    BackgroundRuntime, Engine as _, Error, Key, Memory, Reason, Result, Runtime, TicketId,
+    TicketState,
 };
 use tenure_mongodb::extension::{Reads, other_id};
 use tokio::sync::watch;
 
 use crate::change::ChangeTarget;
 use crate::collection_locks::CollectionLocks;
-use crate::locations::{Claiming, NO_LIST, NO_NUMBERS};
+use crate::locations::Claiming;
 use crate::lock::DocumentLocks;
 use crate::name::Named;
 use crate::request::{Act, Done, Holding};
 use crate::settings::{Documents, FIELD_DEFAULT};
 use crate::text::comparable;
 use crate::typed::{read, written};
-
-/// Poll interval of onlookers.
-const LOOK_PAUSE: Duration = Duration::from_millis(20);
+pub(crate) use view::MemoryView;
 
 /// A collection in this process's memory, for unit tests. Clones share the documents.
 ///
@@ -119,8 +115,7 @@ impl MemoryDocuments {
     }
 
     pub(crate) fn view(&self, documents: &Documents, host: Arc<dyn Runtime>) -> MemoryView {
-        let (collection, filling) = (self.clone(), documents.filling.clone());
-        MemoryView { collection, filling, sampler: Sampler::new(LOOK_PAUSE), host }
+        MemoryView::new(self, documents.filling.clone(), host)
     }
 
     /// Reads the document for a holder. Returns `None` if it holds no more.
@@ -218,115 +213,6 @@ impl Documents {
     /// Returns the locks on the documents of a collection in memory, for unit tests.
     pub fn in_memory<T>(self, collection: &MemoryDocuments) -> DocumentLocks<T> {
         DocumentLocks::new(CollectionLocks::in_memory(self, collection))
-    }
-}
-
-/// The engine under the locks: the memory engine, with a line for each document.
-pub(crate) struct MemoryView {
-    collection: MemoryDocuments,
-    filling: Option<Document>,
-    sampler: Sampler,
-    host: Arc<dyn Runtime>,
-}
-
-impl MemoryView {
-    /// Returns the ticket in the line of its document.
-    fn inside(&self, ticket: &Ticket) -> Result<Ticket> {
-        let claimed = self.collection.claimed_by(ticket.id);
-        let named = claimed.map_or_else(|| Named::of(&ticket.key), Ok)?;
-        Ok(Ticket { key: line_of(&named)?, ..ticket.clone() })
-    }
-
-    /// Claims the first document that matches and is not held.
-    fn claim(&self, state: &mut InMemoryState, ticket: &Ticket) -> Result<Option<Place>> {
-        let claiming = &state.queues[&ticket.key];
-        if claiming.order.is_some() {
-            return Err(refused("`order`"));
-        }
-        for document in state.documents.values() {
-            if !matches(document, &claiming.filter)? {
-                continue;
-            }
-            let named = named(document);
-            let inside = Ticket { key: line_of(&named)?, ..ticket.clone() };
-            if let Some(place) = at_once(self.inner().join(&inside, WaitMode::NoWait))? {
-                state.claimed.insert(ticket.id, named);
-                return Ok(Some(place));
-            }
-        }
-        Ok(None)
-    }
-}
-
-impl Layer for MemoryView {
-    type Inner = Memory;
-
-    fn inner(&self) -> &Memory {
-        &self.collection.0.lines
-    }
-
-    fn profile(&self) -> Guarantees {
-        let mut profile = self.inner().guarantees();
-        profile.events = EventDelivery::Sampled;
-        profile
-    }
-
-    async fn join(&self, ticket: &Ticket, patience: WaitMode) -> Result<Option<Place>> {
-        let mut state = self.collection.state();
-        if state.queues.contains_key(&ticket.key) {
-            return self.claim(&mut state, ticket);
-        }
-        let named = Named::of(&ticket.key)?;
-        let inside = Ticket { key: line_of(&named)?, ..ticket.clone() };
-        if let Entry::Vacant(missing) = state.documents.entry(named.record()) {
-            let filling = self.filling.as_ref().ok_or_else(|| no_document(&ticket.key))?;
-            let mut document = filling.clone();
-            document.insert("_id", named.id);
-            missing.insert(document);
-        }
-        at_once(self.inner().join(&inside, patience))
-    }
-
-    async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
-        self.inner().renew(&self.inside(ticket)?).await
-    }
-
-    async fn leave(&self, ticket: &Ticket, how: LeaveMode) -> Result<LeaveOutcome> {
-        // A ticket of a queue that claimed nothing stands nowhere.
-        let Ok(inside) = self.inside(ticket) else { return Ok(LeaveOutcome::Absent) };
-        let left = self.inner().leave(&inside, how).await?;
-        if left != LeaveOutcome::Requested {
-            self.collection.state().claimed.remove(&ticket.id);
-        }
-        self.collection.ring();
-        Ok(left)
-    }
-
-    async fn watch(&self, ticket: &Ticket, seen: TicketState) -> Result<Wake> {
-        self.inner().watch(&self.inside(ticket)?, seen).await
-    }
-
-    async fn events(&self, scope: &Scope, after: Option<Cursor>) -> Result<EventBatch> {
-        self.sampler.events(self, &*self.host, scope, after).await
-    }
-
-    async fn line(&self, key: &Key) -> Result<Vec<(Ticket, Place)>> {
-        let line = self.inner().line(&line_of(&Named::of(key)?)?).await?;
-        let named = |(ticket, place)| (Ticket { key: key.clone(), ..ticket }, place);
-        Ok(line.into_iter().map(named).collect())
-    }
-
-    async fn keys(&self, _prefix: &str) -> Result<Vec<Key>> {
-        Err(Error::unsupported(NO_LIST))
-    }
-
-    async fn tally(&self, _key: &Key, _by: u64, _window: Option<Window>) -> Result<CounterValue> {
-        Err(Error::unsupported(NO_NUMBERS))
-    }
-
-    async fn close(&self) {
-        // A waiting worker looks again, and gets the error of closed locks.
-        self.collection.ring();
     }
 }
 

@@ -14,9 +14,10 @@ use tenure_core::{Error, Result, RwLock, TicketId};
 
 use crate::guard::DocumentGuard;
 use crate::holder::Around;
-use crate::lock::{DocumentLock, DocumentLocks, Until};
+use crate::lock::{DocumentLock, DocumentLocks};
 use crate::name::Named;
 use crate::path::Path;
+use crate::until::Until;
 
 /// Locks on several parts of one document, which are taken together. Made by
 /// [`DocumentLocks::parts`](super::DocumentLocks::parts).

@@ -1,7 +1,6 @@
 //! A queue: each worker claims, locks and reads the next matching document, in an order.
 
 use std::fmt;
-use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -12,12 +11,12 @@ use tenure_core::{Error, ErrorKind, Key, Loss, Result, RwLock, jitter};
 use tokio::sync::Mutex;
 
 use crate::arrivals::{Arrivals, Worker};
+use crate::claimed_document::ClaimedDocument;
 use crate::collection_locks::CollectionLocks;
 use crate::filter;
 use crate::guard::DocumentGuard;
 use crate::locations::{Claiming, queue_key};
 use crate::lock::DocumentLocks;
-use crate::request::Update;
 
 /// Longest time between two looks of a waiting worker: a notification is a hint.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
@@ -30,8 +29,6 @@ const REST_MAX: Duration = Duration::from_secs(1);
 /// Maximum doublings of `REST_FIRST`.
 const DOUBLES_MAX: u32 = 5;
 
-/// Time for which no worker claims a document after the change of its `done` was refused.
-const REFUSED_REST: Duration = Duration::from_secs(60);
 /// Time for which no worker claims a document that cannot be read as its type.
 const UNREADABLE_REST: Duration = Duration::from_secs(60);
 /// Maximum of such documents that one call passes over. If all are so, the type is wrong.
@@ -201,7 +198,7 @@ impl<T: DeserializeOwned> DocumentQueue<T> {
             let named = named.ok_or_else(|| Error::lost(Loss::Broken))?;
             let (backend, rest) = (self.collection.clone(), UNREADABLE_REST);
             match DocumentGuard::open_or_put_off(backend, named, guard, rest).await {
-                Ok(guard) => return Ok(Some(ClaimedDocument(guard))),
+                Ok(guard) => return Ok(Some(ClaimedDocument::new(guard))),
                 Err(error) if error.kind() == ErrorKind::Invalid => {
                     tracing::warn!(%error, "a queue passes over a document for {UNREADABLE_REST:?}");
                     unreadable += 1;
@@ -343,80 +340,5 @@ impl<'a> WaitingWorker<'a> {
 impl Drop for WaitingWorker<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// A claimed document, with the methods of its [`DocumentGuard`]. Dropping it releases the document
-/// for the next worker.
-#[must_use = "the document is released as soon as its job is dropped"]
-pub struct ClaimedDocument<T>(DocumentGuard<T>);
-
-impl<T> ClaimedDocument<T> {
-    /// Changes the document so that it matches no more, and releases it in the same step.
-    ///
-    /// If the server refuses the change, no queue claims the document for a minute: it would be the
-    /// next one again.
-    ///
-    /// # Errors
-    ///
-    /// [`Lost`](tenure_core::ErrorKind::Lost) if the document is not held any more, and
-    /// [`Rejected`](tenure_core::ErrorKind::Rejected) or
-    /// [`Invalid`](tenure_core::ErrorKind::Invalid) if the change is refused. The document is not
-    /// changed then. After [`Unavailable`](tenure_core::ErrorKind::Unavailable) it may be changed.
-    pub async fn done(self, update: impl Into<Update>) -> Result<()> {
-        self.0.release_with_or_put_off(update.into(), REFUSED_REST).await
-    }
-
-    /// Deletes the document, if it is still held.
-    ///
-    /// # Errors
-    ///
-    /// As [`DocumentGuard::delete`].
-    pub async fn delete(self) -> Result<()> {
-        self.0.delete().await
-    }
-
-    /// Releases the document. No queue claims it before this time is over, by the server's clock.
-    ///
-    /// # Errors
-    ///
-    /// [`Lost`](tenure_core::ErrorKind::Lost) if the document is not held any more.
-    pub async fn retry_later(self, time: Duration) -> Result<()> {
-        self.0.put_off(time).await
-    }
-
-    /// Releases the document as it is, for the next worker. Returns `Lost` if it was not held until
-    /// now.
-    ///
-    /// # Errors
-    ///
-    /// As [`DocumentGuard::release`].
-    pub async fn release(self) -> Result<()> {
-        self.0.release().await
-    }
-
-    /// Returns the guard of the document, for code that also locks documents by name.
-    pub fn into_guard(self) -> DocumentGuard<T> {
-        self.0
-    }
-}
-
-impl<T> Deref for ClaimedDocument<T> {
-    type Target = DocumentGuard<T>;
-
-    fn deref(&self) -> &DocumentGuard<T> {
-        &self.0
-    }
-}
-
-impl<T> DerefMut for ClaimedDocument<T> {
-    fn deref_mut(&mut self) -> &mut DocumentGuard<T> {
-        &mut self.0
-    }
-}
-
-impl<T> fmt::Debug for ClaimedDocument<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.0, f)
     }
 }

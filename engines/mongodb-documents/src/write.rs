@@ -6,16 +6,15 @@ use std::time::Duration;
 
 use mongodb::bson::{Bson, Document, RawArrayBuf, RawDocumentBuf, bson, cstr, doc, rawdoc};
 use mongodb::options::UpdateModifications;
-use tenure_core::{Backoff, Error, Result, TicketId};
+use tenure_core::{Backoff, Error, Result};
 use tenure_mongodb::extension::{Reads, raw, unless_foreign};
 use tokio::time::sleep;
 
 use crate::change::{ChangeTarget, DocumentChange};
+use crate::holder_query::is_before;
 use crate::locations::NOT_BEFORE;
-use crate::name::Named;
 use crate::request::{Act, Done, Holding, Update};
 use crate::store::DocumentStore;
-use crate::way;
 
 /// Maximum retries of a write whose answer was lost.
 const RETRIES: u32 = 3;
@@ -158,7 +157,7 @@ impl DocumentStore {
         doc! { format!("{field}.held.1"): absent(), format!("{field}.waiting.0"): absent() }
     }
 
-    fn field(&self) -> &str {
+    pub(crate) fn field(&self) -> &str {
         &self.locations.field
     }
 
@@ -274,72 +273,6 @@ impl DocumentStore {
         query.insert(format!("{field}.by"), write.holding.id.to_string());
         self.commands.write(self.touch(&query)).await
     }
-
-    /// Returns a command that only finds a document and increments its step.
-    pub(crate) fn touch(&self, query: &Document) -> RawDocumentBuf {
-        let mut next = Document::new();
-        next.insert(format!("{}.step", self.field()), 1_i64);
-        self.change_by(query, &doc! { "$inc": next })
-    }
-
-    /// Returns a command that changes the first document that matches, and answers its `_id`.
-    pub(crate) fn change_by(&self, query: &Document, update: &Document) -> RawDocumentBuf {
-        let time = self.commands.server_ms();
-        rawdoc! {
-            "findAndModify": self.commands.collection.as_str(),
-            "query": raw(query),
-            "update": raw(update),
-            "fields": { "_id": 1 },
-            "writeConcern": { "w": "majority", "j": true, "wtimeout": time },
-            "maxTimeMS": time,
-        }
-    }
-
-    /// Returns a command for the document, which applies only if this ticket holds and `also` is
-    /// true of its seat, `$$held`.
-    fn under(&self, holding: &Holding, also: Vec<Bson>, only: Document) -> RawDocumentBuf {
-        let field = self.field();
-        let mut holds = vec![holds(field, &holding.named, holding.id, also)];
-        holds.extend(
-            holding.around.iter().map(|(named, id)| self::holds(field, named, *id, Vec::new())),
-        );
-        let mut query = holding.named.filter();
-        query.insert("$expr", doc! { "$and": holds });
-        query.extend(only);
-        let time = self.commands.server_ms();
-        rawdoc! {
-            "findAndModify": self.commands.collection.as_str(),
-            "query": raw(&query),
-            "writeConcern": { "w": "majority", "j": true, "wtimeout": time },
-            "maxTimeMS": time,
-        }
-    }
-}
-
-/// The condition that this ticket holds the named document or part, and that these are true of its
-/// seat.
-pub(crate) fn holds(field: &str, named: &Named, id: TicketId, also: Vec<Bson>) -> Bson {
-    let (is_whole, inside) = (named.path.is_whole(), format!("$$part.{field}"));
-    let line = if is_whole { format!("${field}") } else { inside };
-    let now = bson!({ "$max": [format!("{line}.at"), { "$toLong": "$$NOW" }] });
-    let mut all = vec![
-        bson!({ "$eq": ["$$held.id", id.to_string()] }),
-        bson!({ "$gt": ["$$held.ends", now] }),
-    ];
-    all.extend(also);
-    let held = bson!({ "$ifNull": [format!("{line}.held"), []] });
-    let any = bson!({ "$anyElementTrue": [{ "$map": {
-        "input": held, "as": "held", "in": { "$and": all },
-    } }] });
-    if is_whole {
-        return any;
-    }
-    bson!({ "$let": { "vars": { "part": way::part(&named.path) }, "in": any } })
-}
-
-/// The condition that the holder's seat, `$$held`, has no mark of this write or a later one.
-fn is_before(count: i64) -> Bson {
-    bson!({ "$lt": [{ "$ifNull": ["$$held.w", 0_i64] }, count] })
 }
 
 fn is_found(answer: &Document) -> bool {

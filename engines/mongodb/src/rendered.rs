@@ -1,4 +1,4 @@
-//! Compares the commands in the README with those that are sent.
+//! Compares the commands in the README and in PIPELINES.md with those that are sent.
 
 use mongodb::bson::{Bson, Document, RawDocumentBuf};
 use tenure_core::{Key, Owner, Share, Ticket};
@@ -74,7 +74,7 @@ fn stages(text: &mut String, title: &str, stages: &[RawDocumentBuf]) {
 }
 
 #[test]
-fn the_readme_shows_a_join_a_renewal_and_a_release_as_they_are_sent() {
+fn the_pages_show_a_join_a_renewal_and_a_release_as_they_are_sent() {
     let prefix = FieldPrefix::root();
     let (kit, steps) = (CompiledPipelines::new(&prefix), Steps::new(&prefix));
     let key = Key::new("invoices/42").unwrap();
@@ -84,7 +84,7 @@ fn the_readme_shows_a_join_a_renewal_and_a_release_as_they_are_sent() {
         owner: Owner::shortened("worker 7"),
         ..Ticket::new(key, Share::WHOLE)
     };
-    let mut text = String::new();
+    let (mut first, mut further) = (String::new(), String::new());
     let fresh = Fresh::named("000000000000000000000000000000f1".parse().unwrap());
     for (title, verb) in [
         ("join: the first stage", Verb::Join { hurry: false }),
@@ -93,7 +93,7 @@ fn the_readme_shows_a_join_a_renewal_and_a_release_as_they_are_sent() {
     ] {
         let request = TicketRequest::new(ticket.clone(), verb);
         let update = batch::update(&location, &[&request], "00000000000000b1", &fresh);
-        stages(&mut text, title, &[update.first]);
+        stages(&mut first, title, &[update.first]);
     }
     for (title, some) in [
         ("all: the line is opened, and tickets whose life has ended are out", &steps.begin),
@@ -102,8 +102,10 @@ fn the_readme_shows_a_join_a_renewal_and_a_release_as_they_are_sent() {
         ("release: further stages", &steps.leave),
         ("all: the next tickets are served", &steps.serve),
     ] {
-        stages(&mut text, title, some);
+        stages(&mut further, title, some);
     }
-    let readme = include_str!("../README.md");
-    assert!(readme.contains(&text), "the block in the README has to be\n{text}");
+    let pages = [include_str!("../README.md"), include_str!("../PIPELINES.md")];
+    for (text, page) in [first, further].iter().zip(pages) {
+        assert!(page.contains(text), "the block in the page has to be\n{text}");
+    }
 }

@@ -105,7 +105,7 @@ fn reap() -> Bson {
     let tickets = bson!({ "$add": [{ "$size": "$@held" }, { "$size": "$@waiting" }] });
     // In a line with tickets another one may live longer.
     let is_soon_enough = bson!({ "$or": [
-        { "$gt": [tickets, 0_i64] }, { "$lte": ["$$kept", date(2 * KEEP_MS)] },
+        { "$gt": [tickets, 0_i64] }, { "$lte": ["$$kept", date(3 * KEEP_MS)] },
     ] });
     bson!({ "$let": {
         "vars": {

@@ -121,8 +121,9 @@ fn refused(servers: &ServerLabel, command: &CommandError) -> Error {
     let message = command.message.as_str();
     // The server gives only text.
     match command.code {
-        _ if message.contains(MARK) => errors::unreadable_ticket(),
-        _ if message.contains(NO_NUMBER_MARK) => errors::unreadable_number(),
+        // A server that refuses the user repeats the command, and so the marks.
+        code if code != 13 && message.contains(MARK) => errors::unreadable_ticket(),
+        code if code != 13 && message.contains(NO_NUMBER_MARK) => errors::unreadable_number(),
         13 if message.contains("requires authentication") => Error::rejected(format!(
             "{} wants a user: write user:password@ before the servers, and name the user's database as `authSource`",
             servers.label
