@@ -3,8 +3,8 @@
 use crate::metadata;
 use crate::process::{Result, cargo, run};
 
-/// Checks every crate that has features: without features, and with each feature alone. Clippy of the
-/// whole workspace checks them together.
+/// Checks every crate that has features: without features, and with each feature alone. Clippy of
+/// the whole workspace checks them together.
 ///
 /// Clippy with `-D warnings` also reports code that is dead without a feature.
 pub(crate) fn check() -> Result<String> {

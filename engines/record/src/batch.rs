@@ -41,10 +41,10 @@ struct LineSteps<S> {
     /// Permits for operations of the store.
     room: Semaphore,
     /// The requests that wait for a step on a line. A key is present while its task runs.
-    queues: Mutex<HashMap<Key, VecDeque<QueuedRequest>>>,
+    queues: Mutex<HashMap<Key, VecDeque<BatchedRequest>>>,
 }
 
-struct QueuedRequest {
+struct BatchedRequest {
     request: LineRequest,
     answer: oneshot::Sender<Result<LineAnswer>>,
 }
@@ -106,7 +106,7 @@ impl<S: RecordStore> LineSteps<S> {
     ) -> Result<oneshot::Receiver<Result<LineAnswer>>> {
         let (answer, answered) = oneshot::channel();
         let key = request.ticket.key.clone();
-        let asked = QueuedRequest { request, answer };
+        let asked = BatchedRequest { request, answer };
         let mut queues = self.queues.lock();
         match queues.get_mut(&key) {
             Some(queue) if queue.len() >= QUEUE_MAX => {
@@ -126,7 +126,7 @@ impl<S: RecordStore> LineSteps<S> {
     }
 
     /// The next batch. If there is none, the queue is removed.
-    fn next(&self, key: &Key) -> Vec<QueuedRequest> {
+    fn next(&self, key: &Key) -> Vec<BatchedRequest> {
         let mut queues = self.queues.lock();
         let Some(queue) = queues.get_mut(key) else { return Vec::new() };
         queue.retain(|queued| !queued.answer.is_closed());
