@@ -110,7 +110,7 @@ pub(super) fn check<'a>(sources: &[(&'a str, String)]) -> Vec<(&'a str, Finding)
 fn definitions<'a>(sources: &[(&'a str, String)]) -> Vec<Definition<'a>> {
     let scanned: Vec<(&str, Source)> = sources
         .iter()
-        .filter(|(path, _)| path.ends_with(".rs") && library(path).is_some())
+        .filter(|(path, _)| is_rust(path) && library(path).is_some())
         .map(|(path, text)| (*path, Source::read(text)))
         .collect();
     let of_tests: BTreeSet<String> = scanned
@@ -131,6 +131,10 @@ fn definitions<'a>(sources: &[(&'a str, String)]) -> Vec<Definition<'a>> {
         }
     }
     all
+}
+
+fn is_rust(path: &str) -> bool {
+    path.rsplit_once('.').is_some_and(|(_, kind)| kind == "rs")
 }
 
 /// The library crate of a source file.
