@@ -145,7 +145,7 @@ impl Feed {
     }
 }
 
-/// What the stream has to do after a consumer began or stopped to listen.
+/// The next act of the stream after a consumer began or stopped to listen.
 pub(crate) enum Next {
     /// It goes on.
     Stay,
@@ -169,7 +169,7 @@ impl FeedInner {
         Some(wants)
     }
 
-    /// Tells the consumers that the stream with these wants is open.
+    /// Notifies the consumers that the stream with these wants is open.
     pub(crate) fn opened(&self, wants: &Wants, goes_on: bool) {
         let mut state = self.state();
         state.refusal = None;
@@ -181,7 +181,7 @@ impl FeedInner {
         }
     }
 
-    /// Tells the consumers that the stream does not open.
+    /// Notifies the consumers that the stream does not open.
     pub(crate) fn failed(&self, error: tenure_core::Error, is_refused: bool) {
         let mut state = self.state();
         if is_refused && state.refusal.is_none() {
@@ -217,7 +217,8 @@ impl FeedInner {
         }
     }
 
-    /// Removes idle consumers from the stream with these wants, and tells new ones that it is open.
+    /// Removes idle consumers from the stream with these wants, and notifies new ones that it is
+    /// open.
     pub(crate) fn reconsider(&self, wants: &Wants) -> Next {
         let mut state = self.state();
         if state.is_idle() {

@@ -25,7 +25,7 @@ fn write(text: &mut String, value: &Bson, indent: usize) {
     match value {
         Bson::Document(fields) if fields.len() == 1 => {
             for (name, value) in fields {
-                text.push_str(&format!("{{ \"{name}\": "));
+                text.extend(["{ \"", name, "\": "]);
                 write(text, value, indent);
                 text.push_str(" }");
             }
@@ -34,7 +34,7 @@ fn write(text: &mut String, value: &Bson, indent: usize) {
             text.push('{');
             for (at, (name, value)) in fields.iter().enumerate() {
                 text.push_str(if at > 0 { "," } else { "" });
-                text.push_str(&format!("{pad}\"{name}\": "));
+                text.extend([&pad, "\"", name, "\": "]);
                 write(text, value, indent + 1);
             }
             text.push_str(" }");
@@ -66,7 +66,7 @@ fn in_one_line(value: &Bson) -> String {
 }
 
 fn stages(text: &mut String, title: &str, stages: &[RawDocumentBuf]) {
-    text.push_str(&format!("// {title}\n"));
+    text.extend(["// ", title, "\n"]);
     for stage in stages {
         write(text, &Document::try_from(stage).unwrap().into(), 0);
         text.push('\n');
