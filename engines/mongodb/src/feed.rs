@@ -146,7 +146,7 @@ impl Feed {
 }
 
 /// The next act of the stream after a consumer began or stopped to listen.
-pub(crate) enum Next {
+pub(crate) enum StreamChange {
     /// It goes on.
     Stay,
     /// It opens with another pipeline: a consumer wants changes that the present one leaves out.
@@ -219,19 +219,19 @@ impl FeedInner {
 
     /// Removes idle consumers from the stream with these wants, and notifies new ones that it is
     /// open.
-    pub(crate) fn reconsider(&self, wants: &Wants) -> Next {
+    pub(crate) fn reconsider(&self, wants: &Wants) -> StreamChange {
         let mut state = self.state();
         if state.is_idle() {
-            return Next::End;
+            return StreamChange::End;
         }
         for entry in state.consumers.iter_mut().filter(|entry| !entry.hears) {
             if !wants.covers(&entry.wants) {
-                return Next::Grow;
+                return StreamChange::Grow;
             }
             entry.consumer.opened(false);
             entry.hears = true;
         }
-        Next::Stay
+        StreamChange::Stay
     }
 
     fn state(&self) -> MutexGuard<'_, FeedState> {

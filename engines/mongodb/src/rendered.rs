@@ -30,6 +30,17 @@ fn write(text: &mut String, value: &Bson, indent: usize) {
                 text.push_str(" }");
             }
         }
+        Bson::Document(fields) if fields.values().all(is_scalar) => {
+            text.push('{');
+            for (at, (name, value)) in fields.iter().enumerate() {
+                let field = format!("\"{name}\": {}", in_one_line(value));
+                let comma = if at > 0 { "," } else { "" };
+                let column = text.len() - text.rfind('\n').map_or(0, |at| at + 1);
+                let is_full = column + field.len() > WIDTH - 8;
+                text.extend([comma, if is_full { &pad } else { " " }, &field]);
+            }
+            text.push_str(" }");
+        }
         Bson::Document(fields) => {
             text.push('{');
             for (at, (name, value)) in fields.iter().enumerate() {
@@ -50,6 +61,10 @@ fn write(text: &mut String, value: &Bson, indent: usize) {
         }
         _ => text.push_str(&line),
     }
+}
+
+fn is_scalar(value: &Bson) -> bool {
+    !matches!(value, Bson::Document(_) | Bson::Array(_))
 }
 
 fn in_one_line(value: &Bson) -> String {
