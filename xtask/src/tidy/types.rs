@@ -12,72 +12,6 @@ const EXCEPTIONS: [(&str, &str); 3] = [
     ("Fence", "the public guarded write of each store"),
 ];
 
-/// Names that two crates still define. Rename, and remove the name here.
-const STILL_SHARED: [&str; 62] = [
-    "Answer",
-    "Asked",
-    "Attempt",
-    "Call",
-    "Calls",
-    "Change",
-    "Channel",
-    "Client",
-    "Cluster",
-    "Connection",
-    "Count",
-    "Entry",
-    "Event",
-    "Facts",
-    "Following",
-    "InFlight",
-    "Inner",
-    "Join",
-    "Joined",
-    "Keys",
-    "Line",
-    "Lines",
-    "Link",
-    "Looks",
-    "Moment",
-    "Name",
-    "Next",
-    "Node",
-    "Onlooker",
-    "Open",
-    "Outcome",
-    "Parts",
-    "Past",
-    "Pending",
-    "Queue",
-    "Reader",
-    "Renewed",
-    "Request",
-    "Servers",
-    "Sessions",
-    "Shared",
-    "Slot",
-    "Source",
-    "State",
-    "Step",
-    "Store",
-    "Stream",
-    "Target",
-    "Tickets",
-    "Token",
-    "Turn",
-    "Turns",
-    "Update",
-    "Waiting",
-    "Watch",
-    "Watched",
-    "Watches",
-    "Watching",
-    "Way",
-    "What",
-    "Write",
-    "Written",
-];
-
 /// A definition: its name, the path of its file, and its line.
 type Definition<'a> = (String, &'a str, usize);
 
@@ -87,9 +21,7 @@ pub(super) fn check<'a>(sources: &[(&'a str, String)]) -> Vec<(&'a str, Finding)
     for (name, path, line) in definitions(sources) {
         defined.entry(name).or_default().push((path, line));
     }
-    let is_excepted = |name: &str| {
-        EXCEPTIONS.iter().any(|(excepted, _)| *excepted == name) || STILL_SHARED.contains(&name)
-    };
+    let is_excepted = |name: &str| EXCEPTIONS.iter().any(|(excepted, _)| *excepted == name);
     let mut findings = Vec::new();
     for (name, places) in defined.iter().filter(|(name, _)| !is_excepted(name)) {
         let mut crates = BTreeMap::new();
