@@ -136,7 +136,10 @@ impl Source for Onlooker {
             }
             let runtime = &*self.client.runtime;
             self.rest.over(runtime).await;
-            let news = self.client.open_engine()?.events(&self.scope, Some(self.cursor)).await;
+            let news = match self.client.open_engine() {
+                Ok(engine) => engine.events(&self.scope, Some(self.cursor)).await,
+                Err(closed) => Err(closed),
+            };
             let news = self.rest.after(news, runtime)?;
             self.cursor = news.cursor;
             if news.missed {

@@ -133,23 +133,29 @@ impl BatchSender {
         request: TicketRequest,
     ) -> Result<oneshot::Receiver<Result<VerbOutcome>>> {
         let (answer, answered) = oneshot::channel();
-        let queued = QueuedRequest { request, answers: vec![answer] };
-        let mut lines = self.lines();
-        match lines.get_mut(location.line()) {
-            Some(waiting) if waiting.len() >= WAITING_MAX => {
-                return Err(Error::unavailable(format!(
-                    "{WAITING_MAX} calls of this client wait for {} already, for the line of {:?}",
-                    self.commands.servers.label, queued.request.ticket.key
-                )));
-            }
-            Some(waiting) => waiting.push_back(queued),
-            None => {
-                lines.insert(location.line().to_owned(), [queued].into());
-                let (sender, location) = (self.clone(), location.clone());
-                self.commands.runtime.spawn(LineWorker { sender, location, is_open: true }.work());
-            }
+        if self.queue(location, QueuedRequest { request, answers: vec![answer] })? {
+            // Without the lock: a runtime that has ended drops the worker at once.
+            let (sender, location) = (self.clone(), location.clone());
+            self.commands.runtime.spawn(LineWorker { sender, location, is_open: true }.work());
         }
         Ok(answered)
+    }
+
+    /// Puts a request into the queue of its line. Returns whether the line needs a worker.
+    fn queue(&self, location: &Location, queued: QueuedRequest) -> Result<bool> {
+        let mut lines = self.lines();
+        let Some(waiting) = lines.get_mut(location.line()) else {
+            lines.insert(location.line().to_owned(), [queued].into());
+            return Ok(true);
+        };
+        if waiting.len() >= WAITING_MAX {
+            return Err(Error::unavailable(format!(
+                "{WAITING_MAX} calls of this client wait for {} already, for the line of {:?}",
+                self.commands.servers.label, queued.request.ticket.key
+            )));
+        }
+        waiting.push_back(queued);
+        Ok(false)
     }
 
     /// Sends these requests and returns the outcome of each. The joins that found a fresh record

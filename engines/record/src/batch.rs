@@ -9,6 +9,7 @@ use std::time::Duration;
 use futures_util::future::{Either, select};
 use tenure_core::sync::Mutex;
 use tenure_core::{Error, Key, Result, Runtime};
+use tenure_kit::subscriptions::Subscriptions;
 use tokio::sync::{Semaphore, oneshot};
 
 use crate::contract::{FoundRecord, RecordStore};
@@ -38,6 +39,7 @@ struct LineSteps<S> {
     is_pushed: bool,
     name: String,
     answers_within: Duration,
+    calls_max: usize,
     /// Permits for operations of the store.
     room: Semaphore,
     /// The requests that wait for a step on a line. A key is present while its task runs.
@@ -64,6 +66,7 @@ impl<S: RecordStore> LineBatcher<S> {
             is_pushed: guarantees.push,
             name: guarantees.store,
             answers_within: guarantees.answers_within,
+            calls_max,
             room: Semaphore::new(calls_max),
             queues: Mutex::default(),
         }))
@@ -81,7 +84,7 @@ impl<S: RecordStore> LineBatcher<S> {
     pub(crate) async fn send(&self, request: LineRequest) -> Result<LineAnswer> {
         let answered = self.0.enter(request)?;
         let answer =
-            self.0.in_time(async { answered.await.unwrap_or_else(|_| Err(self.0.late())) });
+            self.0.in_time(async { answered.await.unwrap_or_else(|_| Err(self.0.ended())) });
         answer.await
     }
 
@@ -92,10 +95,21 @@ impl<S: RecordStore> LineBatcher<S> {
     /// Its error, or the store did not answer in time.
     pub(crate) async fn call<T>(&self, operation: impl Future<Output = Result<T>>) -> Result<T> {
         let with_room = async {
-            let _room = self.0.room.acquire().await;
+            let room = self.0.room.acquire().await;
+            let _room = room.map_err(|_| self.0.closed())?;
             operation.await
         };
         self.0.in_time(with_room).await
+    }
+
+    /// Waits for the operations in flight, and refuses all others.
+    pub(crate) async fn close(&self) {
+        let room = &self.0.room;
+        let mut all = Vec::new();
+        while all.len() < self.0.calls_max {
+            all.push(room.acquire().await);
+        }
+        room.close();
     }
 }
 
@@ -106,35 +120,30 @@ impl<S: RecordStore> LineSteps<S> {
     ) -> Result<oneshot::Receiver<Result<LineAnswer>>> {
         let (answer, answered) = oneshot::channel();
         let key = request.ticket.key.clone();
-        let asked = BatchedRequest { request, answer };
-        let mut queues = self.queues.lock();
-        match queues.get_mut(&key) {
-            Some(queue) if queue.len() >= QUEUE_MAX => {
-                return Err(Error::unavailable(format!(
-                    "{QUEUE_MAX} requests of this client wait for {} already, for the line of \
-                     {key:?}",
-                    self.name
-                )));
-            }
-            Some(queue) => queue.push_back(asked),
-            None => {
-                queues.insert(key.clone(), [asked].into());
-                self.runtime.spawn(Box::pin(LineTask { steps: self.clone(), key }.run()));
-            }
+        if self.queue(&key, BatchedRequest { request, answer })? {
+            // Without the lock: a runtime that has ended drops the task at once.
+            let task = LineTask { steps: self.clone(), key, has_queue: true };
+            self.runtime.spawn(Box::pin(task.run()));
         }
         Ok(answered)
     }
 
-    /// The next batch. If there is none, the queue is removed.
-    fn next(&self, key: &Key) -> Vec<BatchedRequest> {
+    /// Puts a request into the queue of its line. Returns whether the queue is new and needs a
+    /// task.
+    fn queue(&self, key: &Key, asked: BatchedRequest) -> Result<bool> {
         let mut queues = self.queues.lock();
-        let Some(queue) = queues.get_mut(key) else { return Vec::new() };
-        queue.retain(|queued| !queued.answer.is_closed());
-        let next: Vec<_> = queue.drain(..queue.len().min(BATCH_MAX)).collect();
-        if next.is_empty() {
-            queues.remove(key);
+        let Some(queue) = queues.get_mut(key) else {
+            queues.insert(key.clone(), [asked].into());
+            return Ok(true);
+        };
+        if queue.len() >= QUEUE_MAX {
+            return Err(Error::unavailable(format!(
+                "{QUEUE_MAX} requests of this client wait for {} already, for the line of {key:?}",
+                self.name
+            )));
         }
-        next
+        queue.push_back(asked);
+        Ok(false)
     }
 
     async fn carry_out(&self, key: &Key, requests: &[LineRequest]) -> Result<Vec<LineAnswer>> {
@@ -149,14 +158,16 @@ impl<S: RecordStore> LineSteps<S> {
         if requests.iter().all(|request| request.verb == LineVerb::Look) {
             return step(&self.store.read(key).await?).map(|looks| looks.answers);
         }
-        let (mut answers, mut own) = (Ok(Vec::new()), Vec::new());
+        let mut answers = Ok(Vec::new());
+        let mut own =
+            OwnNotices { subscriptions: &self.listener.subscriptions, notices: Vec::new() };
         let mut decide = |found: &FoundRecord| match step(found) {
             Ok(StepResult { answers: new, change }) => {
                 answers = Ok(new);
                 let mut change = change?;
                 // This client needs no push for its own tickets.
                 let is_own = |notice: &RecordNotice| Some(notice.inbox) == inbox;
-                (own, change.notices) = change.notices.into_iter().partition(is_own);
+                (own.notices, change.notices) = change.notices.into_iter().partition(is_own);
                 Some(change)
             }
             Err(error) => {
@@ -165,9 +176,7 @@ impl<S: RecordStore> LineSteps<S> {
             }
         };
         self.store.step(key, &mut decide).await?;
-        for RecordNotice { ticket, kind, .. } in own {
-            self.listener.subscriptions.deliver(ticket, kind.into());
-        }
+        own.deliver();
         answers
     }
 
@@ -178,8 +187,40 @@ impl<S: RecordStore> LineSteps<S> {
         }
     }
 
+    /// The error of a request whose task has ended.
+    fn ended(&self) -> Error {
+        if self.room.is_closed() { self.closed() } else { self.late() }
+    }
+
+    fn closed(&self) -> Error {
+        Error::unavailable(format!("the client of {} is closed", self.name))
+    }
+
     fn late(&self) -> Error {
         Error::unavailable(format!("no answer from {} within {:?}", self.name, self.answers_within))
+    }
+}
+
+/// The notices of a step to tickets of this client. If the outcome of the step is not known, their
+/// watchers look at the line.
+struct OwnNotices<'a> {
+    subscriptions: &'a Subscriptions,
+    notices: Vec<RecordNotice>,
+}
+
+impl OwnNotices<'_> {
+    fn deliver(mut self) {
+        for RecordNotice { ticket, kind, .. } in self.notices.drain(..) {
+            self.subscriptions.deliver(ticket, kind.into());
+        }
+    }
+}
+
+impl Drop for OwnNotices<'_> {
+    fn drop(&mut self) {
+        for notice in &self.notices {
+            self.subscriptions.look(notice.ticket);
+        }
     }
 }
 
@@ -188,15 +229,17 @@ impl<S: RecordStore> LineSteps<S> {
 struct LineTask<S: RecordStore> {
     steps: Arc<LineSteps<S>>,
     key: Key,
+    /// Whether the queue of this key is this task's.
+    has_queue: bool,
 }
 
 impl<S: RecordStore> LineTask<S> {
-    async fn run(self) {
-        let steps = &*self.steps;
+    async fn run(mut self) {
+        let steps = self.steps.clone();
         loop {
-            let room = steps.room.acquire().await;
+            let Ok(room) = steps.room.acquire().await else { return };
             let (requests, callers): (Vec<_>, Vec<_>) =
-                steps.next(&self.key).into_iter().map(|one| (one.request, one.answer)).unzip();
+                self.next().into_iter().map(|one| (one.request, one.answer)).unzip();
             if requests.is_empty() {
                 return;
             }
@@ -208,10 +251,26 @@ impl<S: RecordStore> LineTask<S> {
             }
         }
     }
+
+    /// The next batch. If there is none, the queue is removed, and the next request gets a task of
+    /// its own.
+    fn next(&mut self) -> Vec<BatchedRequest> {
+        let mut queues = self.steps.queues.lock();
+        let Some(queue) = queues.get_mut(&self.key) else { return Vec::new() };
+        queue.retain(|queued| !queued.answer.is_closed());
+        let next: Vec<_> = queue.drain(..queue.len().min(BATCH_MAX)).collect();
+        if next.is_empty() {
+            queues.remove(&self.key);
+            self.has_queue = false;
+        }
+        next
+    }
 }
 
 impl<S: RecordStore> Drop for LineTask<S> {
     fn drop(&mut self) {
-        self.steps.queues.lock().remove(&self.key);
+        if self.has_queue {
+            self.steps.queues.lock().remove(&self.key);
+        }
     }
 }

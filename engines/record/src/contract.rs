@@ -87,8 +87,8 @@ impl FreeJoin {
 /// A client of a store with a record, a clock and an atomic step.
 ///
 /// 1. **Step.** The record that [`step`](Self::step) shows is the latest one. No other client
-///    writes it until this step has written or ended. Steps on different keys do not exclude each
-///    other.
+///    writes it until this step has written or ended, **also if there is no record yet**. Steps on
+///    different keys do not exclude each other.
 /// 2. **Clock.** [`FoundRecord::now_us`] is the clock of the store, read after the record was
 ///    locked. The clocks of clients decide nothing.
 /// 3. **Durability.** A change counts when the store has acknowledged it, and then it survives what
@@ -112,7 +112,8 @@ pub trait RecordStore: Send + Sync + 'static {
     /// writes the record, and sends the notices.
     fn step(&self, key: &Key, decide: &mut Decide<'_>) -> impl Future<Output = Result<()>> + Send;
 
-    /// Reads the record of a key without a lock, from the store's authoritative state.
+    /// Reads the record of a key without a lock, from the store's authoritative state. The clock is
+    /// read before the record, or together with it.
     fn read(&self, key: &Key) -> impl Future<Output = Result<FoundRecord>> + Send;
 
     /// Joins a line without tickets in one trip. Returns the ticket's number, which is

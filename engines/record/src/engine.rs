@@ -68,38 +68,42 @@ impl<S: RecordStore> RecordEngine<S> {
     }
 
     async fn place(&self, ticket: &Ticket, verb: LineVerb) -> Result<Option<Place>> {
-        let place = match self.ask(ticket, verb).await? {
-            LineAnswer::At(place) => place,
-            LineAnswer::Refused(error) => return Err(error),
-            LineAnswer::Left(_) => None,
-        };
+        match self.ask(ticket, verb).await? {
+            LineAnswer::At(place) => Ok(place),
+            LineAnswer::Refused(error) => Err(error),
+            LineAnswer::Left(_) => Ok(None),
+        }
+    }
+
+    /// The place of a ticket after a step.
+    async fn step(&self, ticket: &Ticket, verb: LineVerb) -> Result<Option<Place>> {
+        let place = self.place(ticket, verb).await?;
         if let Some(place) = &place {
             self.listener.subscriptions.learn(ticket.id, place);
         }
         Ok(place)
     }
 
-    /// Reads the ticket's place. `None`: it is as the watcher has seen it.
-    async fn look(&self, ticket: &Ticket, seen: TicketState) -> Result<Option<Wake>> {
-        Ok(match self.place(ticket, LineVerb::Look).await? {
-            Some(place) if place.leaving => Some(Wake::Look),
-            Some(place) if place.state == seen => None,
-            Some(place) => Some(Wake::Served(place.number)),
-            None => Some(Wake::Look),
-        })
+    /// Reads the ticket's place, and returns whether it may have changed. A read decides nothing:
+    /// only a step serves a ticket, so that the record names the holder.
+    async fn has_news(&self, ticket: &Ticket, seen: TicketState) -> Result<bool> {
+        let place = self.place(ticket, LineVerb::Look).await?;
+        Ok(place.is_none_or(|place| place.leaving || place.state != seen))
     }
 
     /// Waits for a notice to the ticket. If one may have been lost, it reads the ticket's place.
     async fn hear(&self, ticket: &Ticket, seen: TicketState) -> Result<Wake> {
         let subscriptions = &self.listener.subscriptions;
+        let mut backoff = Backoff::new(POLL_FIRST, POLL_MAX);
         while subscriptions.expects(ticket.id) {
             let wake = subscriptions.watch(ticket.id, seen).await;
             if matches!(wake, Wake::Served(_)) {
                 return Ok(wake);
             }
-            if let Some(wake) = self.look(ticket, seen).await? {
-                return Ok(wake);
+            if self.has_news(ticket, seen).await? {
+                return Ok(Wake::Look);
             }
+            self.runtime.sleep(backoff.next(self.runtime.random())).await;
         }
         // Another client put it into the line, and gets its notices.
         self.poll(ticket, seen, false).await
@@ -113,8 +117,8 @@ impl<S: RecordStore> RecordEngine<S> {
                 self.listener.is_deaf().await;
             }
             self.runtime.sleep(backoff.next(self.runtime.random())).await;
-            if let Some(wake) = self.look(ticket, seen).await? {
-                return Ok(wake);
+            if self.has_news(ticket, seen).await? {
+                return Ok(Wake::Look);
             }
         }
     }
@@ -146,7 +150,7 @@ impl<S: RecordStore> Engine for RecordEngine<S> {
     async fn join(&self, ticket: &Ticket, mode: WaitMode) -> Result<Option<Place>> {
         // Notices may come before the answer.
         let asking = self.listener.subscriptions.expect_answer(ticket.id, ticket.ttl);
-        let place = self.place(ticket, LineVerb::Join(mode)).await?;
+        let place = self.step(ticket, LineVerb::Join(mode)).await?;
         if place.is_some() {
             asking.let_in();
         }
@@ -154,7 +158,7 @@ impl<S: RecordStore> Engine for RecordEngine<S> {
     }
 
     async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
-        let place = self.place(ticket, LineVerb::Renew).await?;
+        let place = self.step(ticket, LineVerb::Renew).await?;
         match place {
             Some(_) => self.listener.subscriptions.expect(ticket.id, ticket.ttl),
             None => self.listener.subscriptions.forget(ticket.id),
@@ -202,6 +206,7 @@ impl<S: RecordStore> Engine for RecordEngine<S> {
     }
 
     async fn close(&self) {
+        self.batcher.close().await;
         self.store.close().await;
     }
 }

@@ -15,8 +15,11 @@ use crate::notice::{Inbox, RecordNotice};
 
 /// Time that the client listens on after the last task stopped watching.
 const LINGER: Duration = Duration::from_secs(5);
-/// Pauses before the client tries to listen again.
-const LISTEN_AGAIN: Backoff = Backoff::new(Duration::from_millis(50), Duration::from_secs(5));
+/// Longest pause before the client tries to listen again.
+const LISTEN_AGAIN_MAX: Duration = Duration::from_secs(5);
+/// Pauses before the client tries to listen again. They begin anew after it has listened for
+/// [`LISTEN_AGAIN_MAX`].
+const LISTEN_AGAIN: Backoff = Backoff::new(Duration::from_millis(50), LISTEN_AGAIN_MAX);
 
 /// Listens for all tickets of a client at once.
 pub(crate) struct NoticeListener<S> {
@@ -75,12 +78,15 @@ impl<S: RecordStore> NoticeListener<S> {
         loop {
             match self.listen().await {
                 Ok(Some(notices)) => {
-                    backoff.reset();
+                    let opened = self.runtime.now();
                     self.is_open.send_replace(true);
                     // A change before this moment was not reported.
                     self.subscriptions.interrupted();
                     self.hear(notices).await;
                     self.is_open.send_replace(false);
+                    if self.runtime.now().has_reached(opened.plus(LISTEN_AGAIN_MAX)) {
+                        backoff.reset();
+                    }
                 }
                 Ok(None) => return,
                 Err(error) => tracing::debug!(%error, "notices do not arrive: waiters poll"),

@@ -90,6 +90,8 @@ async fn send_batched(open: &OpenLink, item: &BatchItem<'_>) -> RedisResult<Opti
             let answer = timeout(server.settings.timeout, sent).await;
             batch.answer(answer.unwrap_or_else(|_| Err(trouble::silence())));
         });
+    } else {
+        drop(room);
     }
     answered.await.unwrap_or_else(|_| Err(trouble::over()))
 }

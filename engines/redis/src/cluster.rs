@@ -8,6 +8,7 @@ mod route;
 mod slot;
 
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use futures_util::future::{try_join, try_join_all};
 use redis::cluster_async::ClusterConnection;
@@ -26,6 +27,7 @@ use tokio::time::timeout;
 use crate::facts::{ServerFacts, Version};
 use crate::script::{NotifyVia, Script, Scripts};
 use crate::settings::Settings;
+use crate::task::spawn_and_join;
 use crate::trouble;
 use channels::Channels;
 use connect_throttle::ConnectThrottle;
@@ -45,7 +47,7 @@ pub struct ClusterServers {
     driver: Arc<ClusterDriver>,
     settings: Settings,
     scripts: Scripts,
-    loads: SingleFlight<RedisResult<()>>,
+    loads: Arc<SingleFlight<RedisResult<()>>>,
     rooms: Limiter,
     channels: Arc<Channels>,
     home: Handle,
@@ -105,7 +107,7 @@ impl ClusterServers {
             driver: ClusterDriver::new(connection, later),
             settings: settings.clone(),
             scripts: Scripts::new(if are_sharded { NotifyVia::Shard } else { NotifyVia::Channel }),
-            loads: SingleFlight::default(),
+            loads: Arc::default(),
             rooms: Limiter::new(slot::PARTS, PART_CALLS_MAX),
             channels,
             home: Handle::current(),
@@ -126,7 +128,7 @@ impl ClusterServers {
             match self.carry(key, commands, receiver.clone()).await {
                 Err(trouble) if attempt < ATTEMPTS_MAX => {
                     if trouble::wants_scripts(&trouble) {
-                        self.loads.run(self.load_scripts()).await?;
+                        self.load_scripts().await?;
                     } else {
                         receiver = Receiver::after(&trouble, key).ok_or(trouble)?;
                     }
@@ -163,23 +165,36 @@ impl ClusterServers {
         told.await.unwrap_or_else(|_| Err(trouble::over()))
     }
 
-    /// Loads the scripts into all masters. Does not wait for one that is silent or cannot be
-    /// reached: the others have the scripts by then. Replicas get no calls, so they need no
-    /// scripts.
+    /// Loads the scripts, once for all callers that find them missing. The first caller may stop
+    /// polling.
     async fn load_scripts(&self) -> RedisResult<()> {
-        let all = MultipleNodeRoutingInfo::AllMasters;
-        let to = RoutingInfo::MultiNode((all, Some(ResponsePolicy::AllSucceeded)));
-        let load = async |script: &Script| {
-            let load = async |mut connection: ClusterConnection| {
-                connection.route_command(script.load(), to.clone()).await?.extract_error()
-            };
-            self.driver.ask(load).await
+        let (driver, loads) = (self.driver.clone(), self.loads.clone());
+        let commands = self.scripts.all().map(Script::load);
+        let patience = self.settings.timeout / 4;
+        let load = async move { loads.run(load_into_masters(&driver, &commands, patience)).await };
+        // If the runtime has ended, the answer to the call says so.
+        spawn_and_join(load).await.unwrap_or(Ok(()))
+    }
+}
+
+/// Loads scripts into all masters. Does not wait for one that is silent or cannot be reached: the
+/// others have the scripts by then. Replicas get no calls, so they need no scripts.
+async fn load_into_masters(
+    driver: &ClusterDriver,
+    commands: &[Cmd],
+    patience: Duration,
+) -> RedisResult<()> {
+    let all = MultipleNodeRoutingInfo::AllMasters;
+    let to = RoutingInfo::MultiNode((all, Some(ResponsePolicy::AllSucceeded)));
+    let load = async |command: &Cmd| {
+        let load = async |mut connection: ClusterConnection| {
+            connection.route_command(command.clone(), to.clone()).await?.extract_error()
         };
-        let loads = try_join_all(self.scripts.all().map(load));
-        match timeout(self.settings.timeout / 4, loads).await {
-            Ok(Err(refusal)) if refusal.code().is_some() => Err(refusal),
-            _ => Ok(()),
-        }
+        driver.ask(load).await
+    };
+    match timeout(patience, try_join_all(commands.iter().map(load))).await {
+        Ok(Err(refusal)) if refusal.code().is_some() => Err(refusal),
+        _ => Ok(()),
     }
 }
 

@@ -51,9 +51,13 @@ pub(crate) async fn waiters_and_later_callers_are_refused(arena: &Arena) {
     let (locks, others) = (arena.locks().await, arena.locks().await);
     let guard = others.mutex("k").lock().await.unwrap();
     let mutex = locks.mutex("k");
+    let mut watch = locks.watch("k").await.unwrap();
     let mut waiting = Box::pin(mutex.lock());
     arena.stands_in_line("k", 2, &mut waiting).await;
     locks.close().await;
+    // A program that ignores the error must not spin.
+    watch.next().await.expect_err("the watch is refused");
+    assert!(watch.next().now_or_never().is_none(), "it pauses before it is refused again");
     let refused = arena.soon("a waiter is refused", waiting).await.unwrap_err();
     assert_eq!(refused.reason(), Some(Reason::Closed), "{refused}");
     is_refused_at_once(mutex.lock());

@@ -6,11 +6,11 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use futures_util::future::{join, join_all};
+use futures_util::future::{Either, join, join_all, select};
 use tenure_conformance::sim::{SimHost, World};
 use tenure_core::{
     Clock as _, Engine as _, ErrorKind, Key, LeaveMode, LeaveOutcome, Place, Reason, Runtime as _,
-    Share, Ticket, TicketState, WaitMode, Wake,
+    Share, ThisRuntime, Ticket, TicketState, WaitMode, Wake,
 };
 use tenure_record::{POLL_MAX, RecordEngine, RecordStore as _, SWEEP_PAUSE};
 
@@ -38,6 +38,11 @@ fn play<F: Future<Output = ()>>(pushes: bool, act: impl Fn(Stage) -> F) {
 
 fn ticket(key: &str) -> Ticket {
     Ticket { ttl: TTL, ..Ticket::new(Key::new(key).unwrap(), Share::WHOLE) }
+}
+
+/// Whether this is pending after a moment.
+async fn is_pending<F: Future + Unpin>(host: &SimHost, future: &mut F) -> bool {
+    matches!(select(future, host.sleep(Duration::from_millis(1))).await, Either::Right(_))
 }
 
 async fn join_as(client: &RecordEngine<Scripted>, ticket: &Ticket) -> Place {
@@ -154,7 +159,8 @@ fn a_waiter_of_another_client_is_woken_by_a_notice_and_without_one_by_a_poll() {
                 host.now()
             };
             let (woken, at) = join(woken, released).await;
-            assert_eq!(woken.unwrap(), Wake::Served(place.number));
+            let served = if pushes { Wake::Served(place.number) } else { Wake::Look };
+            assert_eq!(woken.unwrap(), served);
             let after = at.until(host.now());
             let most = if pushes { Duration::from_millis(1) } else { POLL_MAX };
             assert!(after <= most, "{after:?}");
@@ -168,7 +174,7 @@ fn after_notices_were_lost_a_waiter_looks_at_its_line_and_the_client_listens_aga
         let other = store.client(host.clone());
         let (holds, waits) = (ticket("k"), ticket("k"));
         join_as(&client, &holds).await;
-        let place = join_as(&other, &waits).await;
+        join_as(&other, &waits).await;
         let woken = other.watch(&waits, TicketState::Waiting);
         let released = async {
             host.sleep(Duration::from_secs(1)).await;
@@ -177,8 +183,9 @@ fn after_notices_were_lost_a_waiter_looks_at_its_line_and_the_client_listens_aga
             host.now()
         };
         let (woken, at) = join(woken, released).await;
-        assert_eq!(woken.unwrap(), Wake::Served(place.number));
+        assert_eq!(woken.unwrap(), Wake::Look);
         assert!(at.until(host.now()) <= POLL_MAX);
+        other.renew(&waits).await.unwrap();
         let still = other.watch(&waits, TicketState::Holding);
         let asked = async {
             host.sleep(Duration::from_secs(1)).await;
@@ -203,7 +210,7 @@ fn a_client_listens_while_it_watches_and_ends_that_five_seconds_later() {
             for _ in 0..3 {
                 let watch = other.watch(&waits, TicketState::Waiting);
                 let rest = host.sleep(Duration::from_secs(4));
-                futures_util::future::select(Box::pin(watch), rest).await;
+                select(Box::pin(watch), rest).await;
             }
             assert_eq!(store.listens.load(SeqCst), listens);
             host.sleep(Duration::from_secs(6)).await;
@@ -286,5 +293,94 @@ fn a_record_of_a_newer_version_is_refused_and_stays_as_it_is() {
         }
         store.format.store(0, SeqCst);
         assert_eq!(store.read(&holds.key).await.unwrap().record, before);
+    });
+}
+
+#[test]
+fn a_read_serves_no_ticket_because_the_record_still_names_the_holder_before() {
+    play(false, async |Stage { store, host, client }: Stage| {
+        let other = store.client(host.clone());
+        let dies = Ticket { ttl: Duration::from_secs(1), ..ticket("k") };
+        let (died, waits) = (join_as(&client, &dies).await, ticket("k"));
+        join_as(&other, &waits).await;
+        assert_eq!(other.watch(&waits, TicketState::Waiting).await.unwrap(), Wake::Look);
+        let holder = async || store.read(&waits.key).await.unwrap().record.unwrap().holder;
+        assert_eq!(holder().await, died.number);
+        let place = other.renew(&waits).await.unwrap().unwrap();
+        assert_eq!((place.state, place.number), (TicketState::Holding, holder().await));
+    });
+}
+
+#[test]
+fn a_waiter_of_the_same_client_looks_if_the_answer_to_a_release_is_lost() {
+    play(true, async |Stage { store, host, client }: Stage| {
+        let (holds, waits) = (ticket("k"), ticket("k"));
+        join_as(&client, &holds).await;
+        join_as(&client, &waits).await;
+        let woken = client.watch(&waits, TicketState::Waiting);
+        let released = async {
+            host.sleep(Duration::from_secs(1)).await;
+            store.loses_answer.store(true, SeqCst);
+            client.leave(&holds, LeaveMode::Now).await.unwrap_err();
+            host.now()
+        };
+        let (woken, at) = join(woken, released).await;
+        assert_eq!(woken.unwrap(), Wake::Look);
+        assert_eq!(at.until(host.now()), Duration::ZERO);
+    });
+}
+
+#[test]
+fn a_store_whose_channel_ends_at_once_is_asked_to_listen_less_and_less() {
+    play(true, async |Stage { store, host, client }: Stage| {
+        let other = store.client(host.clone());
+        let (holds, waits) = (ticket("k"), ticket("k"));
+        join_as(&client, &holds).await;
+        join_as(&other, &waits).await;
+        store.ends_channels.store(true, SeqCst);
+        let watch = other.watch(&waits, TicketState::Waiting);
+        let rest = host.sleep(Duration::from_secs(25));
+        select(Box::pin(watch), rest).await;
+        let listens = store.listens.load(SeqCst);
+        assert!(listens < 20, "{listens} times in 25 s");
+    });
+}
+
+#[test]
+fn a_client_that_closes_waits_for_its_operations_and_sends_no_more() {
+    play(true, async |Stage { store, host, client }: Stage| {
+        store.freeze(true);
+        let holds = ticket("k");
+        let mut joins = Box::pin(client.join(&holds, WaitMode::Wait));
+        assert!(is_pending(&host, &mut joins).await);
+        let mut closes = Box::pin(client.close());
+        assert!(is_pending(&host, &mut closes).await, "an operation is in flight");
+        store.freeze(false);
+        let (joined, ()) = join(joins, closes).await;
+        joined.unwrap();
+        let sent = store.steps.load(SeqCst) + store.free_joins.load(SeqCst);
+        assert_eq!(client.renew(&holds).await.unwrap_err().kind(), ErrorKind::Unavailable);
+        assert_eq!(client.line(&holds.key).await.unwrap_err().kind(), ErrorKind::Unavailable);
+        assert_eq!(store.steps.load(SeqCst) + store.free_joins.load(SeqCst), sent);
+    });
+}
+
+#[test]
+fn a_request_that_comes_as_a_batch_ends_is_answered() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let host = Arc::new(ThisRuntime::new());
+        let client = Arc::new(Scripted::on(host.clone(), true).client(host));
+        let callers = (0..4).map(|_| {
+            let client = client.clone();
+            tokio::spawn(async move {
+                for _ in 0..5_000 {
+                    assert!(client.renew(&ticket("k")).await.unwrap().is_none());
+                }
+            })
+        });
+        for caller in join_all(callers).await {
+            caller.unwrap();
+        }
     });
 }

@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
 use tenure_core::sync::Mutex;
-use tenure_core::{CounterValue, Guarantees, Key, Result, Runtime, Window};
+use tenure_core::{CounterValue, Error, Guarantees, Key, Result, Runtime, Window};
 use tenure_record::{
     Decide, FoundRecord, FreeJoin, Inbox, NOTICES_MAX, RecordEngine, RecordNotice, RecordStore,
 };
@@ -31,6 +31,10 @@ pub(crate) struct Script {
     pub(crate) serve_from_us: AtomicU64,
     /// The format in which records seem to be written, if it is not 0.
     pub(crate) format: AtomicU64,
+    /// Whether the answer to the next step is lost.
+    pub(crate) loses_answer: AtomicBool,
+    /// Whether each channel of notices ends as soon as it is open.
+    pub(crate) ends_channels: AtomicBool,
     pub(crate) steps: AtomicUsize,
     pub(crate) reads: AtomicUsize,
     pub(crate) free_joins: AtomicUsize,
@@ -48,6 +52,8 @@ impl Scripted {
             listeners: Mutex::default(),
             serve_from_us: AtomicU64::default(),
             format: AtomicU64::default(),
+            loses_answer: AtomicBool::default(),
+            ends_channels: AtomicBool::default(),
             steps: AtomicUsize::default(),
             reads: AtomicUsize::default(),
             free_joins: AtomicUsize::default(),
@@ -132,6 +138,9 @@ impl RecordStore for Scripted {
                 let _ = listener.try_send(notice); // the client may have ended
             }
         }
+        if self.loses_answer.swap(false, SeqCst) {
+            return Err(Error::unavailable("the answer to the commit is lost"));
+        }
         Ok(())
     }
 
@@ -156,7 +165,9 @@ impl RecordStore for Scripted {
         self.listens.fetch_add(1, SeqCst);
         Ok(self.pushes.then(|| {
             let (sender, receiver) = mpsc::channel(NOTICES_MAX);
-            self.listeners.lock().insert(inbox, sender);
+            if !self.ends_channels.load(SeqCst) {
+                self.listeners.lock().insert(inbox, sender);
+            }
             receiver
         }))
     }
