@@ -53,7 +53,7 @@ pub(crate) use view::MemoryView;
 #[derive(Clone, Default)]
 pub struct MemoryDocuments(Arc<InMemoryCollection>);
 
-/// InMemoryState that all clients of a collection share.
+/// The state that all clients of a collection share.
 #[derive(Default)]
 struct InMemoryCollection {
     lines: Memory,
