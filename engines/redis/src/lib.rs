@@ -37,7 +37,7 @@
 //! |---|---|
 //! | `route` | the trait of a deployment; `one` and `cluster` implement it, `redlock` combines several servers |
 //! | `calls`, `pending_call`, `acks`, `task` | how a script is called, and how replicas acknowledge its writes |
-//! | `verbs` | the three verbs that change a line: the call, the part in a bundle, and the reading of the answer |
+//! | `verbs` | the three verbs that change a line: the call, the part in a batch, and the reading of the answer |
 //! | `script`, `body`, `reply`, `letter` | the scripts, their arguments and their answers |
 //! | `resolver`, `sentinel`, `patrol` | how the master is found and followed |
 //! | `batch` | several verbs share one call |
