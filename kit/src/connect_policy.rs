@@ -26,13 +26,13 @@ const PAUSE_MAX: Duration = Duration::from_millis(500);
 /// The connect policy of one client for one server.
 #[derive(Default)]
 pub(crate) struct ConnectPolicy {
-    state: Mutex<State>,
+    state: Mutex<ConnectState>,
     /// Notified when an attempt has ended.
     tried: Notify,
 }
 
 #[derive(Default)]
-struct State {
+struct ConnectState {
     limiter: RateLimiter,
     /// Present while the last attempt failed or the server does not answer.
     trouble: Option<LastFailure>,
@@ -126,7 +126,7 @@ impl ConnectPolicy {
         self.tried.notified().await;
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ConnectState> {
         self.state.lock()
     }
 }

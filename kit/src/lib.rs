@@ -21,7 +21,7 @@ pub mod tls;
 pub mod url;
 
 pub use in_flight::{IN_PLACE_MAX, Room};
-pub use link::{Client, Connection, Link, as_transient};
+pub use link::{Connection, Link, ServerClient, as_transient};
 pub use link_pool::{LinkPool, driven_runtime};
 pub use server::{ConnectContext, DisconnectNotifier, Disconnected, Origin, Server};
 pub use single_flight::SingleFlight;

@@ -27,7 +27,7 @@ const RUNTIME_ENDED: &str =
     "the connection to the server is gone, because the runtime that drives it has shut down";
 
 /// A client of one server: the state that all of its links share.
-pub struct Client<S> {
+pub struct ServerClient<S> {
     server: S,
     attempts: Arc<ConnectPolicy>,
     /// Number of times that the server was replaced by another one.
@@ -38,7 +38,7 @@ pub struct Client<S> {
 
 /// A link to one server, with one connection at a time.
 pub struct Link<S: Server> {
-    client: Arc<Client<S>>,
+    client: Arc<ServerClient<S>>,
     this: Weak<Self>,
     side: Origin,
     connection: Mutex<Option<Arc<Connection<S::Open>>>>,
@@ -66,7 +66,7 @@ pub struct Connection<O> {
     of_client: u64,
 }
 
-impl<S: Server> Client<S> {
+impl<S: Server> ServerClient<S> {
     /// Returns a client of this server.
     pub fn new(server: S) -> Arc<Self> {
         let (attempts, generation) = (Arc::default(), AtomicU64::new(0));
@@ -85,7 +85,7 @@ impl<S: Server> Link<S> {
     /// # Panics
     ///
     /// Panics without a runtime.
-    pub fn on_demand(client: Arc<Client<S>>) -> Arc<Self> {
+    pub fn on_demand(client: Arc<ServerClient<S>>) -> Arc<Self> {
         Self::unconnected(client, Origin::Caller)
     }
 
@@ -94,14 +94,14 @@ impl<S: Server> Link<S> {
     /// # Panics
     ///
     /// Panics without a runtime.
-    pub fn kept(client: Arc<Client<S>>) -> Arc<Self> {
+    pub fn kept(client: Arc<ServerClient<S>>) -> Arc<Self> {
         let link = Self::unconnected(client, Origin::Home);
         link.lost.notify_one();
         link.home.spawn(stay_connected(Arc::downgrade(&link), link.lost.clone()));
         link
     }
 
-    fn unconnected(client: Arc<Client<S>>, side: Origin) -> Arc<Self> {
+    fn unconnected(client: Arc<ServerClient<S>>, side: Origin) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             client,
             this: this.clone(),
@@ -117,7 +117,7 @@ impl<S: Server> Link<S> {
     }
 
     /// Returns the client of this link.
-    pub fn client(&self) -> &Arc<Client<S>> {
+    pub fn client(&self) -> &Arc<ServerClient<S>> {
         &self.client
     }
 

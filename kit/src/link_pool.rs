@@ -9,7 +9,7 @@ use tokio::runtime::{Handle, Id, RuntimeFlavor};
 
 use tenure_core::sync::Mutex;
 
-use crate::link::{Client, Link};
+use crate::link::{Link, ServerClient};
 use crate::server::Server;
 
 /// Maximum number of callers' runtimes with a link. Above it the pool forgets all of them. Programs
@@ -18,7 +18,7 @@ const RUNTIMES_MAX: usize = 64;
 
 /// A pool with the link of the engine's own runtime and one link for each runtime that calls.
 pub struct LinkPool<S: Server> {
-    client: Arc<Client<S>>,
+    client: Arc<ServerClient<S>>,
     link: Arc<Link<S>>,
     id: Id,
     others: Arc<Mutex<Others<S>>>,

@@ -31,7 +31,7 @@ const TICKETS_FULL: usize = 1024;
 #[derive(Default)]
 pub struct Subscriptions {
     wakers: WakeRegistry,
-    state: Mutex<State>,
+    state: Mutex<SubscriptionState>,
 }
 
 /// A notification of a server to a ticket.
@@ -45,7 +45,7 @@ pub enum Notification {
     Out,
 }
 
-struct State {
+struct SubscriptionState {
     tickets: HashMap<TicketId, Pending>,
     /// Number of tickets at which those that have expired are removed.
     full: usize,
@@ -53,7 +53,7 @@ struct State {
     generation: u64,
 }
 
-impl Default for State {
+impl Default for SubscriptionState {
     fn default() -> Self {
         Self { tickets: HashMap::new(), full: TICKETS_FULL, generation: 0 }
     }
@@ -228,7 +228,7 @@ impl Subscriptions {
         pending.served.filter(|_| seen == TicketState::Waiting).map(Wake::Served)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, SubscriptionState> {
         self.state.lock()
     }
 }

@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tenure_core::{Error, ErrorKind, Result};
-use tenure_kit::{Client, ConnectContext, DisconnectNotifier, Link, LinkPool, Origin, Server};
+use tenure_kit::{
+    ConnectContext, DisconnectNotifier, Link, LinkPool, Origin, Server, ServerClient,
+};
 use tokio::runtime::Runtime;
 use tokio::sync::Semaphore;
 
@@ -53,8 +55,8 @@ impl Server for Stand {
 }
 
 impl Stand {
-    fn client() -> Arc<Client<Self>> {
-        Client::new(Self {
+    fn client() -> Arc<ServerClient<Self>> {
+        ServerClient::new(Self {
             doors: Semaphore::new(1000),
             opened: AtomicU64::default(),
             is_down: AtomicBool::default(),

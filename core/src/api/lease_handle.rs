@@ -43,8 +43,8 @@ impl LeaseHandle {
         Self { shared: shared.clone(), client: client.clone(), number: *number }
     }
 
-    /// The ticket's number in its line. A fence takes the [`Token`] of an exclusive guard. A
-    /// resource with readers compares this number as well.
+    /// The ticket's number in its line. A fence takes the [`Token`](crate::Token) of an exclusive
+    /// guard. A resource with readers compares this number as well.
     pub fn number(&self) -> u64 {
         self.number
     }

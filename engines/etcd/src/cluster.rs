@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use prost::Message;
 use tenure_core::{Error, Result};
-use tenure_kit::{Client, Connection, Disconnected, Link, LinkPool};
+use tenure_kit::{Connection, Disconnected, Link, LinkPool, ServerClient};
 use tokio::time::timeout;
 
 use crate::calls::unary;
@@ -34,7 +34,7 @@ pub(crate) struct EtcdCluster {
 
 impl EtcdCluster {
     pub(crate) fn of(settings: Settings) -> Arc<Self> {
-        let link = Link::kept(Client::new(Members::of(settings)));
+        let link = Link::kept(ServerClient::new(Members::of(settings)));
         let home = LinkPool::new(link.clone());
         let (seen, rewound) = (AtomicU64::new(0), AtomicBool::new(false));
         Arc::new(Self { link, home, seen, rewound })

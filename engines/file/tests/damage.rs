@@ -211,6 +211,20 @@ fn a_sequence_goes_on_above_what_a_damaged_book_still_tells() {
 }
 
 #[test]
+fn a_sequence_goes_on_above_a_number_that_stands_behind_the_damage() {
+    let dir = Dir::new();
+    let (book, far) = (dir.book("k"), 1 << 52);
+    let add = |by| block_on(dir.open().add(&key("k"), by, None)).unwrap().value;
+    assert_eq!(add(1), 1);
+    let end_of_first = fs::read(&book).unwrap().len();
+    assert_eq!(add(far - 1), far);
+    let mut bytes = fs::read(&book).unwrap();
+    bytes[end_of_first - 1] ^= 1;
+    fs::write(&book, bytes).unwrap();
+    assert_eq!(add(1), far + 1);
+}
+
+#[test]
 fn an_old_copy_of_a_book_is_set_aside_and_not_read_for_ever() {
     let (dir, elsewhere) = (Dir::new(), Dir::new());
     let (book, backup) = (dir.book("k"), elsewhere.path().join("backup"));

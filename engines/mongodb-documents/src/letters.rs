@@ -1,4 +1,5 @@
-//! The letters of documents: the filter of a change stream for the changes that carry letters for an inbox.
+//! The letters of documents: the filter of a change stream for the changes that carry letters for
+//! an inbox.
 
 use mongodb::bson::{Bson, bson, doc};
 use tenure_mongodb::extension::Wants;

@@ -41,7 +41,7 @@
 //! | `write`, `holder_query` | the writes of a holder, and the queries that find its ticket |
 //! | `change`, `change_pipeline` | a change of the user's, adapted to the locked part |
 //! | `name`, `path`, `text`, `way`, `typed` | names of documents and parts, the stages that find a part, values of the user's types |
-//! | `memory`, `memory/view` | documents in memory, for unit tests |
+//! | `memory` | documents in memory, for unit tests |
 
 mod arrivals;
 mod backend;

@@ -84,7 +84,7 @@ impl<T> DocumentLocks<T> {
 
     /// Closes the locks for good, and waits until dropped locks are released.
     ///
-    /// Guards that are still held are lost. CommandSender that wait return
+    /// Guards that are still held are lost. Calls that wait return
     /// [`Invalid`](tenure_core::ErrorKind::Invalid) with the reason
     /// [`Closed`](tenure_core::Reason::Closed). See [`Locks::close`].
     pub async fn close(&self) {

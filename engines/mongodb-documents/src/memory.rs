@@ -53,7 +53,7 @@ pub(crate) use view::MemoryView;
 #[derive(Clone, Default)]
 pub struct MemoryDocuments(Arc<InMemoryCollection>);
 
-/// The state that all clients of a collection share.
+/// State that all clients of a collection share.
 #[derive(Default)]
 struct InMemoryCollection {
     lines: Memory,

@@ -96,7 +96,7 @@ struct OpenQueue {
     claiming: Claiming,
     /// Reason for which the filter is refused, if it is.
     refused: Option<Error>,
-    /// WaitingWorker workers of this process take turns, first come, first served.
+    /// Waiting workers of this process take turns, first come, first served.
     turn: Mutex<Option<Arrivals>>,
     waiting: AtomicUsize,
 }

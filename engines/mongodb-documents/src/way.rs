@@ -69,8 +69,8 @@ fn refusals(work: &str) -> Vec<Refusal> {
     ]
 }
 
-/// Puts `step`, `notices` and `did` into the root, and all else into the part. Of an empty line only
-/// the last number, the clock and the empty arrays are kept.
+/// Puts `step`, `notices` and `did` into the root, and all else into the part. Of an empty line
+/// only the last number, the clock and the empty arrays are kept.
 fn back(field: &str, work: &str, path: &Path) -> Document {
     let value = |name: &str| format!("${work}.{name}");
     let count = bson!({ "$add": [{ "$size": value("held") }, { "$size": value("waiting") }] });

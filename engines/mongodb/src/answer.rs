@@ -77,7 +77,8 @@ impl<'a> AnswerReader<'a> {
         Some(Self { answer, places: array("places").iter(), leaves, joins, refusals })
     }
 
-    /// Returns the outcome of the next request, or `None` if no step of Tenure's gives such an answer.
+    /// Returns the outcome of the next request, or `None` if no step of Tenure's gives such an
+    /// answer.
     pub(crate) fn next(&mut self, request: &TicketRequest) -> Option<VerbOutcome> {
         match request.verb {
             Verb::Leave { .. } => left(as_whole(self.leaves.next()?)?).map(VerbOutcome::Left),

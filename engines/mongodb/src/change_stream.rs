@@ -13,7 +13,7 @@ use mongodb::options::{ReadConcern, ReadPreference, SelectionCriteria};
 use tenure_core::{Backoff, jitter};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use crate::feed::{FeedInner, Next};
+use crate::feed::{FeedInner, StreamChange};
 use crate::trouble;
 use crate::wants::Wants;
 
@@ -110,9 +110,9 @@ async fn read(
                 match select(next.as_mut(), pin!(changed)).await {
                     Either::Left((next, _)) => break next,
                     Either::Right((Ok(()), _)) => match feed.reconsider(wants) {
-                        Next::Stay => {}
-                        Next::Grow => return Ended::Grown,
-                        Next::End => return Ended::Idle,
+                        StreamChange::Stay => {}
+                        StreamChange::Grow => return Ended::Grown,
+                        StreamChange::End => return Ended::Idle,
                     },
                     // The server answers within the time that it may wait, so the connection is
                     // dead.

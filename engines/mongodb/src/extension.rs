@@ -40,7 +40,8 @@ use crate::trouble;
 
 /// The differences between documents and records of the engine's own.
 pub struct Extension {
-    /// Returns the filter for the changes that carry letters for this inbox, in the field `notices`.
+    /// Returns the filter for the changes that carry letters for this inbox, in the field
+    /// `notices`.
     pub letters: Box<dyn Fn(&str) -> Wants + Send + Sync>,
     /// Returns the name of a document from its `_id`, as [`Location::document`] has it.
     pub name: fn(&Bson) -> String,

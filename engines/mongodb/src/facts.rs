@@ -1,4 +1,4 @@
-//! DeploymentFacts about the servers, and what follows from them for the locks.
+//! Facts about the servers, and what follows from them for the locks.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::settings::Settings;
 /// compute: MongoDB 4.4.
 const WIRE_VERSION_MIN: i64 = 9;
 
-/// DeploymentFacts about the servers and the collection.
+/// Facts about the servers and the collection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DeploymentFacts {
     pub(crate) topology: Topology,

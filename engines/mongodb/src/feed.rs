@@ -145,8 +145,8 @@ impl Feed {
     }
 }
 
-/// What the stream has to do after a consumer began or stopped to listen.
-pub(crate) enum Next {
+/// The next act of the stream after a consumer began or stopped to listen.
+pub(crate) enum StreamChange {
     /// It goes on.
     Stay,
     /// It opens with another pipeline: a consumer wants changes that the present one leaves out.
@@ -169,7 +169,7 @@ impl FeedInner {
         Some(wants)
     }
 
-    /// Tells the consumers that the stream with these wants is open.
+    /// Notifies the consumers that the stream with these wants is open.
     pub(crate) fn opened(&self, wants: &Wants, goes_on: bool) {
         let mut state = self.state();
         state.refusal = None;
@@ -181,7 +181,7 @@ impl FeedInner {
         }
     }
 
-    /// Tells the consumers that the stream does not open.
+    /// Notifies the consumers that the stream does not open.
     pub(crate) fn failed(&self, error: tenure_core::Error, is_refused: bool) {
         let mut state = self.state();
         if is_refused && state.refusal.is_none() {
@@ -217,20 +217,21 @@ impl FeedInner {
         }
     }
 
-    /// Removes idle consumers from the stream with these wants, and tells new ones that it is open.
-    pub(crate) fn reconsider(&self, wants: &Wants) -> Next {
+    /// Removes idle consumers from the stream with these wants, and notifies new ones that it is
+    /// open.
+    pub(crate) fn reconsider(&self, wants: &Wants) -> StreamChange {
         let mut state = self.state();
         if state.is_idle() {
-            return Next::End;
+            return StreamChange::End;
         }
         for entry in state.consumers.iter_mut().filter(|entry| !entry.hears) {
             if !wants.covers(&entry.wants) {
-                return Next::Grow;
+                return StreamChange::Grow;
             }
             entry.consumer.opened(false);
             entry.hears = true;
         }
-        Next::Stay
+        StreamChange::Stay
     }
 
     fn state(&self) -> MutexGuard<'_, FeedState> {

@@ -49,8 +49,8 @@ pub fn takes_tickets(field: &str) -> Bson {
     FieldPrefix::field(field).stage(&takes).into()
 }
 
-/// Whether the fields of the line can be read by this version. Those of the tickets are checked only
-/// where a ticket holds by them.
+/// Whether the fields of the line can be read by this version. Those of the tickets are checked
+/// only where a ticket holds by them.
 pub(crate) fn is_readable() -> Bson {
     // Each expression is written once: the server parses a pipeline anew for each command.
     bson!({ "$and": [

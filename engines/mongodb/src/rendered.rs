@@ -25,16 +25,27 @@ fn write(text: &mut String, value: &Bson, indent: usize) {
     match value {
         Bson::Document(fields) if fields.len() == 1 => {
             for (name, value) in fields {
-                text.push_str(&format!("{{ \"{name}\": "));
+                text.extend(["{ \"", name, "\": "]);
                 write(text, value, indent);
                 text.push_str(" }");
             }
+        }
+        Bson::Document(fields) if fields.values().all(is_scalar) => {
+            text.push('{');
+            for (at, (name, value)) in fields.iter().enumerate() {
+                let field = format!("\"{name}\": {}", in_one_line(value));
+                let comma = if at > 0 { "," } else { "" };
+                let column = text.len() - text.rfind('\n').map_or(0, |at| at + 1);
+                let is_full = column + field.len() > WIDTH - 8;
+                text.extend([comma, if is_full { &pad } else { " " }, &field]);
+            }
+            text.push_str(" }");
         }
         Bson::Document(fields) => {
             text.push('{');
             for (at, (name, value)) in fields.iter().enumerate() {
                 text.push_str(if at > 0 { "," } else { "" });
-                text.push_str(&format!("{pad}\"{name}\": "));
+                text.extend([&pad, "\"", name, "\": "]);
                 write(text, value, indent + 1);
             }
             text.push_str(" }");
@@ -52,6 +63,10 @@ fn write(text: &mut String, value: &Bson, indent: usize) {
     }
 }
 
+fn is_scalar(value: &Bson) -> bool {
+    !matches!(value, Bson::Document(_) | Bson::Array(_))
+}
+
 fn in_one_line(value: &Bson) -> String {
     let list = |all: Vec<String>| all.join(", ");
     match value {
@@ -66,7 +81,7 @@ fn in_one_line(value: &Bson) -> String {
 }
 
 fn stages(text: &mut String, title: &str, stages: &[RawDocumentBuf]) {
-    text.push_str(&format!("// {title}\n"));
+    text.extend(["// ", title, "\n"]);
     for stage in stages {
         write(text, &Document::try_from(stage).unwrap().into(), 0);
         text.push('\n');

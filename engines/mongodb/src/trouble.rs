@@ -130,13 +130,16 @@ fn refused(servers: &ServerLabel, command: &CommandError) -> Error {
         ))
         .with_reason(Reason::LoginRequired),
         66 => other_id(&it_says(servers, message)),
-        code => match REFUSALS.iter().find(|(codes, ..)| codes.contains(&code)) {
-            Some((_, make, sentence)) => said(servers, *make, sentence, message),
-            None => {
-                let why = format!("{{}} refused the command with the code {code}: check the filter, the order or the update that the program gave, or look up the code in MongoDB's manual");
-                said(servers, REJECTED, &why, message)
+        code => {
+            let known = REFUSALS.iter().find(|(codes, ..)| codes.contains(&code));
+            if let Some((_, make, sentence)) = known {
+                return said(servers, *make, sentence, message);
             }
-        },
+            let why = format!(
+                "{{}} refused the command with the code {code}: check the filter, the order or the update that the program gave, or look up the code in MongoDB's manual"
+            );
+            said(servers, REJECTED, &why, message)
+        }
     }
 }
 

@@ -120,8 +120,8 @@ fn letters_of_leave() -> Bson {
     ] })
 }
 
-/// A ticket that joins goes to the back of the line, and is served at once if no ticket waits and it
-/// fits. A ticket that is in the line already gets `outcome::KNOWN`, and its client renews it.
+/// A ticket that joins goes to the back of the line, and is served at once if no ticket waits and
+/// it fits. A ticket that is in the line already gets `outcome::KNOWN`, and its client renews it.
 pub(crate) fn join(place: &FieldPrefix) -> [Document; 2] {
     let joined = bson!({ "$reduce": {
         "input": "$@ask.join",
@@ -217,8 +217,8 @@ fn verdict(place: &FieldPrefix) -> Bson {
     bson!({ "$switch": { "branches": cases, "default": outcome::QUEUED } })
 }
 
-/// Whether the record has no last number, and is not the fresh record that the client has seen. In a
-/// program's document this is not checked: its first number goes by the clock alone.
+/// Whether the record has no last number, and is not the fresh record that the client has seen. In
+/// a program's document this is not checked: its first number goes by the clock alone.
 fn is_fresh(place: &FieldPrefix) -> Option<Bson> {
     let is_fresh =
         bson!({ "$and": [{ "$not": [has_last()] }, { "$ne": ["$@made", "$@ask.seen"] }] });

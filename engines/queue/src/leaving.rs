@@ -12,6 +12,10 @@ use crate::seeing::PAGE;
 /// Maximum nodes that a store compares in one step. etcd takes 128 operations by default.
 const PROVIDED_MAX: usize = 100;
 
+/// Count of nodes that the release of a mutex or a writer reads: a store may have to send and read
+/// each.
+const SERVED_FEW: usize = 8;
+
 impl<S: SessionStore> SessionEngine<S> {
     /// Removes a ticket at once.
     pub(crate) async fn leave_now(&self, ticket: &Ticket) -> Result<LeaveOutcome> {
@@ -67,9 +71,8 @@ impl<S: SessionStore> SessionEngine<S> {
     /// Removes a node with one request. Asks for the rest of the line only if that is of use.
     async fn take_out(&self, node: &Node, holds: bool) -> Result<LeaveOutcome> {
         let is_alone = self.parts.own.in_line(&node.name.line) < 2;
-        // A ticket that leaves the middle of the line needs to know only whether another is ahead
-        // of it.
-        let most = if !holds && node.takes_all() { 1 } else { PAGE };
+        // Behind a mutex or a writer, few tickets are served at once, except readers.
+        let most = if node.takes_all() { SERVED_FEW } else { PAGE };
         let front = (!holds || !is_alone).then_some(most);
         let remove = Remove { front, ..Remove::just(node) };
         let Removed { gone, front } = self.parts.store.remove(&remove).await?;
@@ -117,11 +120,19 @@ impl<S: SessionStore> SessionEngine<S> {
     /// Wakes this client's tickets that are served now. The answer to a release has them, so they
     /// need no push.
     fn ring_served(&self, front: Option<&Front>) {
+        let Parts { own, bells, .. } = &*self.parts;
         let Some(front) = front else { return };
         for node in front.served() {
-            if self.parts.own.serve(node) {
-                self.parts.bells.notify(node.name.id);
+            if own.serve(node) {
+                bells.notify(node.name.id);
             }
+        }
+        // If all that were read are served, others may be, too: they read the line themselves.
+        let last = front.nodes.last().filter(|_| front.nodes.len() < front.total);
+        if let Some(last) = last
+            && front.served().count() == front.nodes.len()
+        {
+            own.all_in(&last.name.line).into_iter().for_each(|id| bells.notify(id));
         }
     }
 }

@@ -56,8 +56,8 @@ pub struct RecordChange {
     pub notices: Vec<RecordNotice>,
 }
 
-/// Decides a step. `None`: nothing is written. The closure has no effects outside of the crate, so a
-/// store whose transaction failed may call it again in the next one. The last call counts.
+/// Decides a step. `None`: nothing is written. The closure has no effects outside of the crate, so
+/// a store whose transaction failed may call it again in the next one. The last call counts.
 pub type Decide<'a> = dyn FnMut(&FoundRecord) -> Option<RecordChange> + Send + 'a;
 
 /// A join of a line without tickets.
@@ -108,8 +108,8 @@ pub trait RecordStore: Send + Sync + 'static {
     /// The properties of this store. `push` is whether [`listen`](Self::listen) delivers notices.
     fn guarantees(&self) -> Guarantees;
 
-    /// One atomic step on the record of a key: locks it, reads the clock, calls `decide`, and writes
-    /// the record. Sends the notices when the change is durable.
+    /// One atomic step on the record of a key: locks it, reads the clock, calls `decide`, and
+    /// writes the record. Sends the notices when the change is durable.
     fn step(&self, key: &Key, decide: &mut Decide<'_>) -> impl Future<Output = Result<()>> + Send;
 
     /// Reads the record of a key without a lock, from the store's authoritative state.
@@ -152,10 +152,10 @@ pub trait RecordStore: Send + Sync + 'static {
         window: Option<Window>,
     ) -> impl Future<Output = Result<CounterValue>> + Send;
 
-    /// Deletes [orphans](LineRecord::is_orphan): records that were written at least `idle` ago, whose
-    /// tickets have all expired, and whose `last` is below the clock, so that later numbers are
-    /// larger without them. Deletes windowed counts that are over, and never a sequence. One call may
-    /// delete a part of them.
+    /// Deletes [orphans](LineRecord::is_orphan): records that were written at least `idle` ago,
+    /// whose tickets have all expired, and whose `last` is below the clock, so that later numbers
+    /// are larger without them. Deletes windowed counts that are over, and never a sequence. One
+    /// call may delete a part of them.
     fn sweep(&self, idle: Duration) -> impl Future<Output = Result<()>> + Send;
 
     /// Closes the connections.

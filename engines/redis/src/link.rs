@@ -10,7 +10,7 @@ use redis::{Cmd, PushInfo, PushKind, RedisResult, Value, cmd};
 use tenure_core::{Error, Result};
 use tenure_kit::SingleFlight;
 use tenure_kit::subscriptions::Subscriptions;
-use tenure_kit::{Client, ConnectContext, DisconnectNotifier, Disconnected, Origin, Server};
+use tenure_kit::{ConnectContext, DisconnectNotifier, Disconnected, Origin, Server, ServerClient};
 use tokio::time::timeout;
 
 use crate::batch::Batcher;
@@ -60,8 +60,8 @@ impl Master {
         settings: &Settings,
         mail: Arc<Subscriptions>,
         inbox: String,
-    ) -> Result<Arc<Client<Self>>> {
-        Ok(Client::new(Self {
+    ) -> Result<Arc<ServerClient<Self>>> {
+        Ok(ServerClient::new(Self {
             settings: settings.clone(),
             scripts: Scripts::new(NotifyVia::Channel),
             door: Resolver::new(at, settings)?,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use redis::{Cmd, RedisResult, Value};
 use tenure_core::{Error, Result, Ticket, TicketId};
 use tenure_kit::subscriptions::Subscriptions;
-use tenure_kit::{Client, LinkPool};
+use tenure_kit::{LinkPool, ServerClient};
 use tokio::time::{Instant, timeout_at};
 
 use crate::acks;
@@ -22,7 +22,7 @@ use crate::trouble;
 /// One server that keeps all lines.
 pub struct OneServer {
     home: LinkPool<Master>,
-    client: Arc<Client<Master>>,
+    client: Arc<ServerClient<Master>>,
 }
 
 /// A link to it, and the open connection.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tenure_core::{Backoff, jitter};
-use tenure_kit::Client;
+use tenure_kit::ServerClient;
 use tenure_kit::secret::redact;
 use tenure_kit::url::Address;
 
@@ -22,7 +22,7 @@ const PAUSE_FIRST: Duration = Duration::from_millis(250);
 
 /// Returns the link that receives this client's pushes. It follows the sentinels, if there are
 /// some.
-pub(crate) fn home(client: &Arc<Client<Master>>) -> Arc<MasterLink> {
+pub(crate) fn home(client: &Arc<ServerClient<Master>>) -> Arc<MasterLink> {
     let link = MasterLink::kept(client.clone());
     if let Some(sentinels) = client.server().door.sentinels() {
         link.home().spawn(follow_sentinels(Arc::downgrade(&link), sentinels.clone()));

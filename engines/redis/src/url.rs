@@ -135,7 +135,7 @@ mod tests {
             kind("redis+cluster://a,b"),
             DeploymentKind::Cluster(vec![at("a", 6379), at("b", 6379)])
         );
-        assert_eq!(read("redlock://a,b,c").unwrap().name.to_string(), "a:6379, b:6379, c:6379");
+        assert_eq!(read("redlock://a,b,c").unwrap().name, "a:6379, b:6379, c:6379");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::{OptionFuture, join, join_all};
 use tenure_core::sync::Mutex;
 use tenure_core::{Error, Guarantees, Result, Share, TicketId, served};
-use tenure_kit::{Client, Connection, Link, as_transient};
+use tenure_kit::{Connection, Link, ServerClient, as_transient};
 use tenure_queue::{Front, LikelyFree, LineId, Node, Position, SessionId, TicketName, blockers};
 use tokio::time::sleep;
 use zookeeper_client::{Acl, Acls, CreateMode, Error as Said, Stat};
@@ -56,7 +56,7 @@ impl ZooKeeper {
         let (keys, acls) = (NodePaths::of(&settings.prefix), settings.acls());
         let settings = Arc::new(settings);
         let servers = EnsembleServers::new(settings.clone());
-        let base = Link::kept(Client::new(servers));
+        let base = Link::kept(ServerClient::new(servers));
         let facts = {
             let connection = first_connection(&base, &settings).await?;
             let turn = connection.turn().await.map_err(|said| trouble::error(&settings, &said))?;

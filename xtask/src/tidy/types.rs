@@ -12,72 +12,6 @@ const EXCEPTIONS: [(&str, &str); 3] = [
     ("Fence", "the public guarded write of each store"),
 ];
 
-/// Names that two crates still define. Rename, and remove the name here.
-const STILL_SHARED: [&str; 62] = [
-    "Answer",
-    "Asked",
-    "Attempt",
-    "Call",
-    "Calls",
-    "Change",
-    "Channel",
-    "Client",
-    "Cluster",
-    "Connection",
-    "Count",
-    "Entry",
-    "Event",
-    "Facts",
-    "Following",
-    "InFlight",
-    "Inner",
-    "Join",
-    "Joined",
-    "Keys",
-    "Line",
-    "Lines",
-    "Link",
-    "Looks",
-    "Moment",
-    "Name",
-    "Next",
-    "Node",
-    "Onlooker",
-    "Open",
-    "Outcome",
-    "Parts",
-    "Past",
-    "Pending",
-    "Queue",
-    "Reader",
-    "Renewed",
-    "Request",
-    "Servers",
-    "Sessions",
-    "Shared",
-    "Slot",
-    "Source",
-    "State",
-    "Step",
-    "Store",
-    "Stream",
-    "Target",
-    "Tickets",
-    "Token",
-    "Turn",
-    "Turns",
-    "Update",
-    "Waiting",
-    "Watch",
-    "Watched",
-    "Watches",
-    "Watching",
-    "Way",
-    "What",
-    "Write",
-    "Written",
-];
-
 /// A definition: its name, the path of its file, and its line.
 type Definition<'a> = (String, &'a str, usize);
 
@@ -87,9 +21,7 @@ pub(super) fn check<'a>(sources: &[(&'a str, String)]) -> Vec<(&'a str, Finding)
     for (name, path, line) in definitions(sources) {
         defined.entry(name).or_default().push((path, line));
     }
-    let is_excepted = |name: &str| {
-        EXCEPTIONS.iter().any(|(excepted, _)| *excepted == name) || STILL_SHARED.contains(&name)
-    };
+    let is_excepted = |name: &str| EXCEPTIONS.iter().any(|(excepted, _)| *excepted == name);
     let mut findings = Vec::new();
     for (name, places) in defined.iter().filter(|(name, _)| !is_excepted(name)) {
         let mut crates = BTreeMap::new();
@@ -110,7 +42,7 @@ pub(super) fn check<'a>(sources: &[(&'a str, String)]) -> Vec<(&'a str, Finding)
 fn definitions<'a>(sources: &[(&'a str, String)]) -> Vec<Definition<'a>> {
     let scanned: Vec<(&str, Source)> = sources
         .iter()
-        .filter(|(path, _)| path.ends_with(".rs") && library(path).is_some())
+        .filter(|(path, _)| is_rust(path) && library(path).is_some())
         .map(|(path, text)| (*path, Source::read(text)))
         .collect();
     let of_tests: BTreeSet<String> = scanned
@@ -131,6 +63,10 @@ fn definitions<'a>(sources: &[(&'a str, String)]) -> Vec<Definition<'a>> {
         }
     }
     all
+}
+
+fn is_rust(path: &str) -> bool {
+    path.rsplit_once('.').is_some_and(|(_, kind)| kind == "rs")
 }
 
 /// The library crate of a source file.
@@ -172,32 +108,33 @@ mod tests {
 
     #[test]
     fn a_type_that_two_library_crates_define_is_found() {
-        let core = ("core/src/line.rs", "//! A.\npub struct Line<S> {\n}\n");
+        let core = ("core/src/line.rs", "//! A.\npub struct Sample<S> {\n}\n");
         for text in [
-            "pub(crate) enum Line {",
-            "trait Line: Send {",
-            "type Line = u8;",
-            "    struct Line;",
-            "pub struct Line(u8);",
+            "pub(crate) enum Sample {",
+            "trait Sample: Send {",
+            "type Sample = u8;",
+            "    struct Sample;",
+            "pub struct Sample(u8);",
         ] {
             assert_eq!(found(&[("engines/a/src/b.rs", text), core]), [("engines/a/src/b.rs", 1)]);
         }
-        let three = [core, ("kit/src/a.rs", "enum Line {"), ("fences/a/src/b.rs", "trait Line {")];
+        let three =
+            [core, ("kit/src/a.rs", "enum Sample {"), ("fences/a/src/b.rs", "trait Sample {")];
         assert_eq!(found(&three).len(), 2);
     }
 
     #[test]
     fn tests_other_crates_and_exceptions_may_use_a_name_again() {
         let core =
-            ("core/src/lib.rs", "pub struct Line;\npub struct Settings;\n#[cfg(test)]\nmod c;");
+            ("core/src/lib.rs", "pub struct Sample;\npub struct Settings;\n#[cfg(test)]\nmod c;");
         for (path, text) in [
-            ("core/src/other.rs", "struct Line;"),
+            ("core/src/other.rs", "struct Sample;"),
             ("core/src/c.rs", "struct Twin;"),
-            ("engines/a/src/b.rs", "#[cfg(test)]\nmod tests {\n    struct Line;\n}"),
-            ("engines/a/src/b.rs", "impl A {\n    type Line = u8;\n}\n// struct Line"),
-            ("engines/a/src/b.rs", "pub struct Settings;\nstruct Twin;\nstruct Lines;"),
-            ("engines/a/tests/b.rs", "struct Line;"),
-            ("cli/src/b.rs", "struct Line;"),
+            ("engines/a/src/b.rs", "#[cfg(test)]\nmod tests {\n    struct Sample;\n}"),
+            ("engines/a/src/b.rs", "impl A {\n    type Sample = u8;\n}\n// struct Sample"),
+            ("engines/a/src/b.rs", "pub struct Settings;\nstruct Twin;\nstruct Samples;"),
+            ("engines/a/tests/b.rs", "struct Sample;"),
+            ("cli/src/b.rs", "struct Sample;"),
         ] {
             assert!(found(&[core, (path, text)]).is_empty(), "{path}: {text}");
         }

@@ -57,7 +57,7 @@ impl BookSlot {
             let Some(book) = &mut self.book else {
                 match self.open(context, index, haste)? {
                     OpenOutcome::Here { continues } | OpenOutcome::Again { continues } => {
-                        gap |= !continues
+                        gap |= !continues;
                     }
                     OpenOutcome::Locked => return Ok(None),
                 }
