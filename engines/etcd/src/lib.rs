@@ -24,13 +24,13 @@
 //! | `calls`, `keep_alives` | requests, and the one stream of keep-alives |
 //! | `watches`, `listeners` | the one stream of watches, and its subscribers |
 //! | `signs` | a keep-alive of a session, and whether its answer counts |
-//! | `client`, `store`, `entry` | one client, and the contract of a queue, filled in |
-//! | `names`, `ask` | the names of keys, and requests as data |
-//! | `ordinals` | the last parts of ticket keys, used again |
+//! | `client`, `store`, `entry` | the client, and its implementation of `SessionStore` |
+//! | `names`, `ask` | the names of keys, and the messages of requests |
+//! | `ordinals` | the last part of a ticket's key, which later tickets use again |
 //! | `request_fences` | how the engine keeps a given-up request out for good |
 //! | `orphans` | tickets of a session that its client does not know |
 //! | `journal` | the changes of all tickets, from a watch |
-//! | `still_held` | guarded writes: a comparison for a transaction of one's own |
+//! | `still_held` | guarded writes: a comparison for a transaction of the user's |
 //! | `facts` | the results of the start-up check: guarantees, warnings |
 //! | `status`, `trouble` | the result of a request, as gRPC reports it, and error messages |
 //! | `refused` | requests that a full member refuses but carries out |
@@ -87,8 +87,7 @@ pub mod wire_only {
     pub use crate::wire::*;
 }
 
-/// Retries of a verb whose answer is lost. Together
-/// they outlast an election.
+/// Retries of a verb whose answer is lost. Together they outlast an election.
 const RETRIES: Retries = Retries::times(6);
 
 /// Returns the locks of the cluster that this URL names: `etcd://H1,H2,H3`, or `etcds://` with TLS.

@@ -1,4 +1,4 @@
-//! The contract of a queue, filled in by etcd.
+//! `SessionStore`, the contract of a queue, implemented by etcd.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

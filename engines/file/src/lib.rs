@@ -18,29 +18,31 @@
 //!
 //! # From a release to the next waiter
 //!
-//! 1. `verbs/line.rs`: `leave` is the part of that verb of `engine.rs` inside of a visit. It
-//!    removes the ticket from its row, and records that.
+//! A *visit* locks a book, carries out one verb on it, and unlocks it.
+//!
+//! 1. `verbs/line.rs`: `leave` is the part of the verb that runs in a visit. It removes the ticket
+//!    from its row, and records that.
 //! 2. `log/row.rs`: a row is a [`tenure_core::Line`] whose tickets belong to sessions, with notices
 //!    for these.
 //! 3. `core/src/line.rs`: `serve` decides which ticket is next.
 //!
-//! Around it, `visits/store.rs` locks the book, reads the records of others, writes the record
-//! with one call, and unlocks. Then `tell` in `waking/fifo.rs` sends "served, number 46" to the
-//! next one.
+//! Around these, `visits/store.rs` locks the book, reads the records of other processes, writes the
+//! record with one call, and unlocks. Then `tell` in `waking/fifo.rs` sends "served, number 46" to
+//! the session of the next ticket.
 //!
 //! # Modules
 //!
 //! Each imports only from those above it here.
 //!
-//! | module | what |
+//! | module | contents |
 //! |---|---|
-//! | `checksum`, `trouble` | checksums, errors as sentences |
+//! | `checksum`, `trouble` | checksums, error messages |
 //! | `os` | the operating system: directories, locks, deaths, onlookers |
 //! | `log` | a book as a file: header, frames, records, their state, and its rewrite |
 //! | `sessions` | this engine's locked file, and the check whether another's is dead |
 //! | `waking` | the waiters of this process, and the FIFOs between processes |
-//! | `visits` | entering and leaving a book, and a store made of that |
-//! | `verbs` | the part of each verb inside of a visit |
+//! | `visits` | locking and unlocking a book, damaged books, and the store as its books |
+//! | `verbs` | the part of each verb that runs in a visit |
 //! | `engine`, `store`, `facts` | the nine verbs, opening a store, its guarantees |
 //! | `description`, `url`, `settings` | the engine's description, its URLs and its options |
 

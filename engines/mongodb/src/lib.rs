@@ -25,7 +25,7 @@
 //! | `connect` | how the driver is set up |
 //! | `store`, `engine` | how the engine is opened, and the nine verbs |
 //! | `facts` | the results of the check at start-up: guarantees, refusals, warnings |
-//! | `trouble`, `server_label` | errors as sentences; the names of the servers, without passwords |
+//! | `trouble`, `server_label` | error messages; the names of the servers, without passwords |
 //!
 //! An engine adds files for what only its store has. Here these are:
 //!

@@ -18,7 +18,7 @@
 //! A ticket has the fields `id`, `n` (its number), `ends`, `take`, `told`, `inbox`, `ttl_us`,
 //! `owner` and `note`. While the stages run, the field `ask` has the requests of callers. So all
 //! stages but the first are the same for every call, and are built once. One step may carry out
-//! many verbs of each kind. The README of this crate shows the stages as the server gets them.
+//! many verbs of each kind. `PIPELINES.md` of this crate shows the stages as the server gets them.
 
 use mongodb::bson::raw::CString;
 use mongodb::bson::{Document, RawDocumentBuf};

@@ -1,5 +1,5 @@
-//! Lines that seem to be free. A join of such a line asks for an empty line, which costs a store
-//! less. If the line is not empty, the join asks once more.
+//! A client's guess, for each line, whether it is free. A join chooses its first request by it, and
+//! sends a second one if the guess was wrong.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +9,8 @@ use crate::node::LineId;
 /// Count of flags. Lines with the same flag share it.
 const SHARES: usize = 1024;
 
-/// A client's guess which lines are free.
+/// A flag for each line: the last join found it free. "Free" means empty for the engine for
+/// `ZooKeeper`, and for a `try_read` or `try_acquire` that there was room.
 pub struct LikelyFree(Box<[AtomicBool]>);
 
 impl Default for LikelyFree {
@@ -24,12 +25,12 @@ impl LikelyFree {
         Self((0..SHARES).map(|_| AtomicBool::new(true)).collect())
     }
 
-    /// Returns whether the line was empty the last time.
+    /// Returns whether the line was free the last time.
     pub fn seems(&self, line: &LineId) -> bool {
         self.of(line).load(Ordering::Relaxed)
     }
 
-    /// Notes whether a join has just found the line empty.
+    /// Notes whether a join has just found the line free.
     pub fn note(&self, line: &LineId, is_free: bool) {
         self.of(line).store(is_free, Ordering::Relaxed);
     }

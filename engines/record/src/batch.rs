@@ -148,6 +148,7 @@ impl<S: RecordStore> LineSteps<S> {
 
     async fn carry_out(&self, key: &Key, requests: &[LineRequest]) -> Result<Vec<LineAnswer>> {
         let inbox = self.is_pushed.then_some(self.listener.inbox);
+        // A lone join: the line may be free, which takes one trip.
         if let [LineRequest { ticket, verb: LineVerb::Join(_) }] = requests
             && let Some(join) = open_line::free_join(ticket, inbox)
             && let Some(number) = self.store.join_free(key, &join).await?
@@ -155,9 +156,11 @@ impl<S: RecordStore> LineSteps<S> {
             return Ok(vec![LineAnswer::At(Some(open_line::first_place(ticket, number)))]);
         }
         let step = |found: &FoundRecord| open_line::carry_out(key, found, inbox, requests);
+        // Only looks: a read takes no lock.
         if requests.iter().all(|request| request.verb == LineVerb::Look) {
             return step(&self.store.read(key).await?).map(|looks| looks.answers);
         }
+        // All others: one step on the record carries out all requests.
         let mut answers = Ok(Vec::new());
         let mut own =
             OwnNotices { subscriptions: &self.listener.subscriptions, notices: Vec::new() };

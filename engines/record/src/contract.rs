@@ -56,8 +56,8 @@ pub struct RecordChange {
     pub notices: Vec<RecordNotice>,
 }
 
-/// Decides a step. `None`: nothing is written. It has no effects outside, so a store whose
-/// transaction failed may call it again with what the next one finds. The last call counts.
+/// Decides a step. `None`: nothing is written. The closure has no effects outside of the crate, so
+/// a store whose transaction failed may call it again in the next one. The last call counts.
 pub type Decide<'a> = dyn FnMut(&FoundRecord) -> Option<RecordChange> + Send + 'a;
 
 /// A join of a line without tickets.
@@ -87,7 +87,7 @@ impl FreeJoin {
 /// A client of a store with a record, a clock and an atomic step.
 ///
 /// 1. **Step.** The record that [`step`](Self::step) shows is the latest one. No other client
-///    writes it until this step has written or ended, **also if there is no record yet**. Steps on
+///    writes it until this step has written or ended, also if there is no record yet. Steps on
 ///    different keys do not exclude each other.
 /// 2. **Clock.** [`FoundRecord::now_us`] is the clock of the store, read after the record was
 ///    locked. The clocks of clients decide nothing.
@@ -99,8 +99,8 @@ impl FreeJoin {
 /// 5. **Notices** are sent after the change is durable. A lost notice is not an error.
 /// 6. **Keys** are text: two different keys have two records.
 ///
-/// The crate calls at most as many operations at a time as [`RecordEngine::new`] allows, without
-/// [`listen`](Self::listen), and drops each that takes longer than
+/// The crate has at most as many operations in flight as [`RecordEngine::new`] allows, and one
+/// [`listen`](Self::listen) beside them. It drops each that takes longer than
 /// [`Guarantees::answers_within`].
 ///
 /// [`RecordEngine::new`]: crate::RecordEngine::new
@@ -108,8 +108,8 @@ pub trait RecordStore: Send + Sync + 'static {
     /// The properties of this store. `push` is whether [`listen`](Self::listen) delivers notices.
     fn guarantees(&self) -> Guarantees;
 
-    /// One atomic step on the record of a key: locks it, reads the clock, lets `decide` decide,
-    /// writes the record, and sends the notices.
+    /// One atomic step on the record of a key: locks it, reads the clock, calls `decide`, and
+    /// writes the record. Sends the notices when the change is durable.
     fn step(&self, key: &Key, decide: &mut Decide<'_>) -> impl Future<Output = Result<()>> + Send;
 
     /// Reads the record of a key without a lock, from the store's authoritative state. The clock is
@@ -117,7 +117,8 @@ pub trait RecordStore: Send + Sync + 'static {
     fn read(&self, key: &Key) -> impl Future<Output = Result<FoundRecord>> + Send;
 
     /// Joins a line without tickets in one trip. Returns the ticket's number, which is
-    /// `max(last + 1, clock)`. The record gets it as `last`, and the clock as `at_us`.
+    /// `max(last + 1, clock)`. The record is [`FreeJoin::record`] then, with this number and the
+    /// clock, which is read after the record is locked.
     ///
     /// `None`: nothing was changed, and the crate makes a step. That is right if the record has
     /// tickets, `last` is [`NUMBER_MAX`](tenure_core::NUMBER_MAX), no ticket may be served yet
@@ -132,9 +133,9 @@ pub trait RecordStore: Send + Sync + 'static {
     /// ([`LineRecord::ends_us`]), in any order.
     fn keys(&self, prefix: &str) -> impl Future<Output = Result<Vec<Key>>> + Send;
 
-    /// Listens to the notices for this inbox. It returns once a notice is known to arrive, as when
-    /// one that the store sent to itself has come. If the receiver is dropped, the store stops to
-    /// listen. If the channel ends, notices may have been lost, and the crate listens again. The
+    /// Listens to the notices for this inbox. Returns once notices are known to arrive: for example
+    /// once one has come that the store sent to itself. If the receiver is dropped, the store stops
+    /// listening. If the channel ends, notices may have been lost, and the crate listens again. The
     /// channel holds at most [`NOTICES_MAX`](crate::NOTICES_MAX); the store ends it if it is full.
     ///
     /// `None`: this store never delivers notices, and the crate polls.
@@ -152,9 +153,10 @@ pub trait RecordStore: Send + Sync + 'static {
         window: Option<Window>,
     ) -> impl Future<Output = Result<CounterValue>> + Send;
 
-    /// Deletes orphans: records that were written at least `idle` ago, whose tickets have all
-    /// expired, and whose `last` is below the clock, so that later numbers are larger without
-    /// them. Also windowed counts that are over. One call may delete a part of them.
+    /// Deletes [orphans](LineRecord::is_orphan): records that were written at least `idle` ago,
+    /// whose tickets have all expired, and whose `last` is below the clock, so that later numbers
+    /// are larger without them. Deletes windowed counts that are over, and never a sequence. One
+    /// call may delete a part of them.
     fn sweep(&self, idle: Duration) -> impl Future<Output = Result<()>> + Send;
 
     /// Closes the connections.

@@ -24,8 +24,8 @@ const POLL_FIRST: Duration = Duration::from_millis(20);
 pub const POLL_MAX: Duration = Duration::from_secs(1);
 /// Pause between two snapshots of an onlooker.
 const LOOK_PAUSE: Duration = Duration::from_millis(250);
-/// Time between two sweeps of a client that uses the store, and the age of the orphans that a sweep
-/// deletes.
+/// Longest time between two sweeps of a client that uses the store; jitter shortens it by up to a
+/// half. Also the age of the orphans that a sweep deletes.
 pub const SWEEP_PAUSE: Duration = Duration::from_secs(600);
 
 /// An engine over a store of records.
@@ -40,8 +40,8 @@ pub struct RecordEngine<S: RecordStore> {
 }
 
 impl<S: RecordStore> RecordEngine<S> {
-    /// An engine whose tasks run on this runtime. `calls_max`: the maximum operations of the store
-    /// at a time, across all keys, such as its connections.
+    /// An engine whose tasks run on this runtime. `calls_max`: the maximum number of operations of
+    /// the store at a time, over all keys, such as the number of its connections.
     pub fn new(store: S, runtime: Arc<dyn Runtime>, calls_max: usize) -> Self {
         let store = Arc::new(store);
         let listener = Arc::new(NoticeListener::new(store.clone(), runtime.clone()));
@@ -109,7 +109,8 @@ impl<S: RecordStore> RecordEngine<S> {
         self.poll(ticket, seen, false).await
     }
 
-    /// Reads the ticket's place after each pause, if `only_deaf` while no notices arrive.
+    /// Polls: reads the ticket's place after each pause. With `only_deaf`, only while no notices
+    /// arrive.
     async fn poll(&self, ticket: &Ticket, seen: TicketState, only_deaf: bool) -> Result<Wake> {
         let mut backoff = Backoff::new(POLL_FIRST, POLL_MAX);
         loop {

@@ -1,9 +1,9 @@
 //! Lines of locks in stores with a record, a clock and an atomic step, such as a SQL database.
 //!
-//! The line of a key is one serialised [`LineRecord`]. [`RecordStore`] is the contract of a store,
-//! with seven operations. The central one is an atomic step on one record. [`RecordEngine`] makes
-//! an [`Engine`](tenure_core::Engine) of it. The state machine of a line is core's
-//! [`Line`](tenure_core::Line).
+//! The line of a key is one serialised [`LineRecord`]. [`RecordStore`] is the contract of a store:
+//! its guarantees, seven operations, and `close`. The central operation is an atomic step on one
+//! record. [`RecordEngine`] makes an [`Engine`](tenure_core::Engine) of a store. The state machine
+//! of a line is core's [`Line`](tenure_core::Line).
 //!
 //! # Files
 //!

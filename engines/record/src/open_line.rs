@@ -74,7 +74,8 @@ pub(crate) fn carry_out(
     Ok(StepResult { answers, change: line.write() })
 }
 
-/// The request for a line without tickets. `None`: the number is not the store's to choose.
+/// The join of a line without tickets. `None`: the ticket has a floor, so the store cannot choose
+/// its number.
 pub(crate) fn free_join(ticket: &Ticket, inbox: Option<Inbox>) -> Option<FreeJoin> {
     let base = Base { at_us: 0, last: 1 };
     let ttl_us = format::micros(ticket.ttl);
@@ -177,7 +178,7 @@ impl OpenLine {
         }
         let mut joining = ticket.clone();
         if is_new {
-            // The line knows the numbers of its tickets only.
+            // The line knows the numbers of its own tickets, and the record's `last` may be larger.
             joining.floor = ticket.floor.max(self.last + 1);
         }
         let place = self.act(|line, now_us, observer| {
@@ -190,7 +191,8 @@ impl OpenLine {
 
     fn leave(&mut self, id: TicketId, mode: LeaveMode) -> LeaveOutcome {
         let is_waiting = self.place(id).is_some_and(|place| place.state == TicketState::Waiting);
-        // The line would ask a ticket that is not served yet to leave.
+        // While no further tickets are served, the line counts this one as served, and would only
+        // ask it to leave.
         let mode = if is_waiting { LeaveMode::Now } else { mode };
         match self.act(|line, now_us, observer| line.leave(id, mode, now_us, observer)) {
             LeaveOutcome::Holding if is_waiting => LeaveOutcome::Waiting,
@@ -202,7 +204,8 @@ impl OpenLine {
         self.line.find_place(id, self.now_us).map(|place| self.seen(place))
     }
 
-    /// The place as clients see it: a ticket waits while no further tickets are served.
+    /// The place as clients see it: while no further tickets are served, a ticket that the line
+    /// would serve waits.
     fn seen(&self, place: Place) -> Place {
         match self.closed_for {
             Some(left) if place.number > self.served_to => {

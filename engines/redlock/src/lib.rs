@@ -44,7 +44,7 @@ use self::wait_queue::{Contended, WaitSlot};
 
 /// Minimum number of stores.
 const NODES_MIN: usize = 3;
-/// Time between two snapshots of a watcher.
+/// Pause between two snapshots of a watcher.
 const LOOK_PAUSE: Duration = Duration::from_millis(100);
 
 /// A lock over independent stores, none of which is trusted alone: RedLock, with a token that
@@ -65,7 +65,7 @@ const LOOK_PAUSE: Duration = Duration::from_millis(100);
 ///
 /// **Not promised**: an order of waiters; a push; counters; semaphores (three holders of "2 of 2"
 /// could each have two of three stores); that inspection shows a ticket's token, and not a higher
-/// number of a late store; safety if a store loses its data and restarts within a ttl.
+/// number that a slow store gave it; safety if a store loses its data and restarts within a ttl.
 ///
 /// ```
 /// use std::sync::Arc;

@@ -30,7 +30,7 @@ use tenure_core::{
 pub use record::ToyRecords;
 use table::{Rows, Table};
 
-/// How long an onlooker rests between two looks at the lines.
+/// Pause between two snapshots of an onlooker.
 const LOOK_PAUSE: Duration = Duration::from_millis(20);
 
 /// The store that all clients share. It has a clock of its own: those of clients decide nothing.
@@ -68,7 +68,7 @@ pub struct Toy {
 }
 
 impl ToyStore {
-    /// An empty store that lives by the clock of this host.
+    /// An empty store with the clock of this runtime.
     pub fn on(host: Arc<dyn Runtime>) -> Arc<Self> {
         let (table, bells) = Default::default();
         Arc::new(Self { table, bells, clock: StoreClock::on(host) })
@@ -82,7 +82,7 @@ impl ToyStore {
 }
 
 impl Toy {
-    /// Another client of this store; `host` is where its onlookers wait.
+    /// Another client of this store. Its onlookers wait on the runtime `host`.
     pub fn connect(store: &Arc<ToyStore>, host: Arc<dyn Runtime>) -> Self {
         Self { store: store.clone(), host, sampler: Sampler::new(LOOK_PAUSE) }
     }
@@ -137,7 +137,7 @@ impl Engine for Toy {
 
     async fn watch(&self, ticket: &Ticket, seen: TicketState) -> Result<Wake> {
         loop {
-            // Listen first, and look then: what happens between the two is heard.
+            // Subscribe first, then read: a change between the two wakes the task.
             let bell = self.store.bells.subscribe(ticket.id);
             let mut rung = pin!(bell.notified());
             rung.as_mut().enable();

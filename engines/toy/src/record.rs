@@ -1,4 +1,4 @@
-//! The store as records: what an engine for a database with transactions begins with.
+//! The store as records: the template for a database with transactions.
 //!
 //! A real store has a transaction where this has a mutex. It locks the row, reads the clock, calls
 //! `decide`, updates the row, and commits.
@@ -29,7 +29,7 @@ struct RecordTables {
 }
 
 impl ToyRecords {
-    /// An empty store that lives by the clock of this host.
+    /// An empty store with the clock of this runtime.
     pub fn on(host: Arc<dyn Runtime>) -> Self {
         Self(Arc::new((Mutex::default(), StoreClock::on(host))))
     }
@@ -50,7 +50,7 @@ impl RecordTables {
     fn send(&mut self, notice: RecordNotice) {
         let Some(listener) = self.listeners.get(&notice.inbox) else { return };
         if listener.try_send(notice).is_err() {
-            // The client sees the end of its channel, and looks at its lines.
+            // The client sees the end of its channel, and reads its lines.
             self.listeners.remove(&notice.inbox);
         }
     }

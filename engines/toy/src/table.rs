@@ -154,7 +154,7 @@ impl Rows {
         self.list(now).into_iter().find(|(ticket, _)| ticket.id == id).map(|(_, place)| place)
     }
 
-    /// The one rule, from the front of the line to its back.
+    /// The tickets with their places, from the front. [`served`] is the one rule.
     pub(crate) fn list(&self, now: u64) -> Vec<(Ticket, Place)> {
         let left = |ends: u64| Duration::from_micros(ends.saturating_sub(now));
         let (mut ahead, mut first_end) = (0, u64::MAX);

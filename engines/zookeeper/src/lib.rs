@@ -24,16 +24,15 @@
 //!   may lag, but its listing has the create, and everything before it. Earlier tickets are in it
 //!   or gone for good. An old listing can only make a ticket wait too long, and its watch ends
 //!   that.
-//! * **Names have all of that**: capacity, take, id and tail. The data of a node is read only where
-//!   it is needed.
+//! * **A listing is enough** for that: the name of a node has the ticket's capacity, take, id and
+//!   tail. The data of a node is read only where it is needed.
 //! * **A lost answer**: sequential creates cannot be sent twice. The client looks for the ticket by
 //!   its id, on the connection of its own session and after a `sync`, which overtakes no earlier
 //!   request.
 //! * **Life**: a sign of life to an ensemble is a write, which only a majority confirms: a leader
-//!   that was cut off answers all else by itself. A session ends `granted` after an earlier sign of
-//!   life than the last answered one, which the leader surely received. The last one may have
-//!   reached another server only, which reports to the leader half a tick later, or dies before
-//!   that.
+//!   that was cut off answers all else by itself. The last answered sign may have reached only a
+//!   follower, which reports it to the leader half a tick later, or dies before that. So the client
+//!   counts the granted ttl from an earlier sign, which the leader has surely received.
 //!
 //! # Files
 //!
@@ -42,15 +41,15 @@
 //! | `lib` | the entry points; nothing else is needed to use the engine |
 //! | `description`, `url`, `settings` | the engine's description, its URLs and its settings |
 //! | `session`, `signs`, `link` | a session, its signs of life, and the session that is not for tickets |
-//! | `tls` | the way to the servers by TLS, with that feature |
+//! | `tls` | connections by TLS, with that feature |
 //! | `task` | the client crate's task of a session, and its end |
 //! | `watches` | the watches of one session, which its callers share |
-//! | `client`, `store`, `entry`, `put`, `used` | one client, and the contract of a queue, filled in |
+//! | `client`, `store`, `entry`, `put`, `used` | the client, and its implementation of `SessionStore` |
 //! | `names`, `node_cache` | the names of nodes, and a cache of tickets |
 //! | `nodes` | the count of nodes of each session |
-//! | `still_held` | guarded writes: a check for a `multi` of one's own |
-//! | `facts`, `others` | a start-up check: guarantees, warnings, servers of two ensembles |
-//! | `trouble` | errors, as sentences |
+//! | `still_held` | guarded writes: a check for a `multi` of the user's |
+//! | `facts`, `others` | the start-up check: guarantees, warnings, servers of two ensembles |
+//! | `trouble` | error messages |
 
 mod client;
 mod description;
@@ -87,8 +86,7 @@ pub use settings::{AclOwner, Settings};
 pub use still_held::StillHeld;
 pub use tenure_kit::tls::{Pem, Tls};
 
-/// Retries of a verb whose answer is lost. Together
-/// they outlast an election.
+/// Retries of a verb whose answer is lost. Together they outlast an election.
 const RETRIES: Retries = Retries::times(6);
 
 /// Returns the locks of the ensemble that this URL names: `zookeeper://H1,H2,H3/CHROOT`.

@@ -1,4 +1,4 @@
-//! The contract of a queue, filled in by `ZooKeeper`.
+//! `SessionStore`, the contract of a queue, implemented by `ZooKeeper`.
 
 use std::time::Duration;
 
