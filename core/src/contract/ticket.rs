@@ -126,8 +126,8 @@ pub struct Place {
     /// Whether the ticket holds or waits.
     pub state: TicketState,
     /// The sum of the shares of the tickets ahead. An engine that would have to read a long line
-    /// for it may answer an earlier sum, which is at least as large. Its page says from which place
-    /// on.
+    /// for it may answer an earlier, larger sum, or the sum of the part that it has read. Its page
+    /// says from which place on.
     pub ahead: u64,
     /// The time until the ticket expires without another renewal. `None`: it lives as long as its
     /// process, and the store notices the end by itself.
