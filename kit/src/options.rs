@@ -148,6 +148,23 @@ pub fn checked_time(option: &str, time: Duration) -> Result<Duration> {
     bounded(&format!("`{option}`"), Some(time), TIMES)
 }
 
+/// Checks the prefix of all names in a store.
+///
+/// # Errors
+///
+/// It is not 1 to 128 letters, digits and the signs `. _ - :`, with slashes between them.
+pub fn checked_prefix(prefix: impl Into<String>) -> Result<String> {
+    let plain =
+        |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '_' | '-' | ':');
+    let is_name = |part: &str| !part.is_empty() && part.chars().all(plain);
+    let prefix = prefix.into();
+    if prefix.len() > 128 || !prefix.split('/').all(is_name) {
+        return Err(Value::new("`prefix`", prefix)
+            .wrong("1 to 128 letters, digits and the signs . _ - :, with slashes between them"));
+    }
+    Ok(prefix)
+}
+
 fn bounded(of: &str, time: Option<Duration>, within: RangeInclusive<Duration>) -> Result<Duration> {
     time.filter(|time| within.contains(time)).ok_or_else(|| {
         let (least, most) = (duration::brief(*within.start()), duration::brief(*within.end()));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tenure_core::{Locks, Result};
-use tenure_kit::options::{Value, checked_time};
+use tenure_kit::options::{checked_prefix, checked_time};
 use tenure_kit::tls::Tls;
 use tenure_kit::url::{Address, Login};
 
@@ -85,17 +85,9 @@ impl Settings {
     /// # Errors
     ///
     /// [`Invalid`](tenure_core::ErrorKind::Invalid) unless it is 1 to 128 letters, digits and the
-    /// signs `. _ - : /`.
+    /// signs `. _ - :`, with slashes between them.
     pub fn prefix(self, prefix: impl Into<String>) -> Result<Self> {
-        let plain = |letter: char| {
-            letter.is_ascii_alphanumeric() || matches!(letter, '.' | '_' | '-' | '/' | ':')
-        };
-        let prefix = prefix.into();
-        if prefix.is_empty() || prefix.len() > 128 || !prefix.chars().all(plain) {
-            return Err(Value::new("`prefix`", prefix)
-                .wrong("1 to 128 letters, digits and the signs . _ - : /"));
-        }
-        Ok(Self { prefix, ..self })
+        Ok(Self { prefix: checked_prefix(prefix)?, ..self })
     }
 
     /// Sets the time limit of one answer: 2 s by default. A call takes at most four times as long.

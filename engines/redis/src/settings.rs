@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tenure_core::{Error, Locks, Result, TTL_DEFAULT};
-use tenure_kit::options::{Value, checked_time};
+use tenure_kit::options::{checked_prefix, checked_time};
 use tenure_kit::secret::Secret;
 use tenure_kit::tls::Tls;
 use tenure_kit::url::{Address, Login};
@@ -186,18 +186,10 @@ impl Settings {
     ///
     /// # Errors
     ///
-    /// [`Invalid`](tenure_core::ErrorKind::Invalid) unless it is 1 to 64 letters, digits and the
-    /// signs `. _ - :`.
+    /// [`Invalid`](tenure_core::ErrorKind::Invalid) unless it is 1 to 128 letters, digits and the
+    /// signs `. _ - :`, with slashes between them.
     pub fn prefix(self, prefix: impl Into<String>) -> Result<Self> {
-        let plain = |letter: char| {
-            letter.is_ascii_alphanumeric() || matches!(letter, '.' | '_' | '-' | ':')
-        };
-        let prefix = prefix.into();
-        if prefix.is_empty() || prefix.len() > 64 || !prefix.chars().all(plain) {
-            return Err(Value::new("`prefix`", prefix)
-                .wrong("1 to 64 letters, digits and the signs . _ - :"));
-        }
-        Ok(Self { prefix, ..self })
+        Ok(Self { prefix: checked_prefix(prefix)?, ..self })
     }
 
     /// Sets the time limit of one attempt at a call: 2 s by default, and 250 ms for a `RedLock`.

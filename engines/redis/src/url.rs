@@ -269,11 +269,11 @@ mod tests {
             ),
             (
                 "redis://:secret@h?prefix={}",
-                "`prefix` takes 1 to 64 letters, digits and the signs . _ - :",
+                "`prefix` takes 1 to 128 letters, digits and the signs . _ - :, with slashes between them",
             ),
             (
                 "redis://:secret@h?prefix=",
-                "`prefix` takes 1 to 64 letters, digits and the signs . _ - :",
+                "`prefix` takes 1 to 128 letters, digits and the signs . _ - :, with slashes between them",
             ),
             (
                 "redis://:secret@h?timeout=0s",

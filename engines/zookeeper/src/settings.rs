@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use tenure_core::{Error, Locks, Result};
-use tenure_kit::options::{Value, checked_time};
+use tenure_kit::options::{Value, checked_prefix, checked_time};
 use tenure_kit::tls::Tls;
 use tenure_kit::url::{Address, Login};
 use zookeeper_client::{Acl, AuthId, Permission};
@@ -131,9 +131,10 @@ impl Settings {
     /// [`Invalid`](tenure_core::ErrorKind::Invalid) if its parts can be no names of nodes, or if it
     /// has more than 128 characters.
     pub fn prefix(self, prefix: impl Into<String>) -> Result<Self> {
-        let prefix = prefix.into();
-        if prefix.len() > 128 || !prefix.split('/').all(is_plain) {
-            return Err(Value::new("`prefix`", prefix).wrong("1 to 128 letters, digits and the signs . _ - :, with slashes between, and none of them is `zookeeper`, `.` or `..`"));
+        let prefix = checked_prefix(prefix)?;
+        if !prefix.split('/').all(is_plain) {
+            return Err(Value::new("`prefix`", prefix)
+                .wrong("no part that is `zookeeper`, `.` or `..`: nodes cannot have these names"));
         }
         Ok(Self { prefix, ..self })
     }
