@@ -47,7 +47,7 @@ fn of_version(version: &str) -> Option<String> {
     };
     let (_, sound, leaders) = *BRANCHES.iter().find(|(of, ..)| *of == minor)?;
     let fault = if patch < leaders {
-        "after a leader's disk stood still, two clients may hold one lock"
+        "after a leader stood still, two clients may hold one lock"
     } else {
         "it has faults, which the README of tenure-etcd lists"
     };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_conformance::fault::stories::members as stories;
+use tenure_conformance::fault::stories::{exclusion, members as stories};
 use tenure_core::{Engine as _, ErrorKind, LeaveMode, TicketState, WaitMode, Wake};
 use tenure_mongodb::MongoStore;
 use tenure_servers::mongodb::{Members, doc};
@@ -213,5 +213,31 @@ fn a_url_that_reads_from_secondaries_gives_the_same_locks() {
         let line = other.line(&held.key).await.unwrap();
         assert_eq!((line.len(), line[0].1.number), (1, before.number));
         assert_eq!(other.keys("").await.unwrap(), std::slice::from_ref(&held.key));
+    });
+}
+
+#[test]
+fn no_two_hold_while_members_stop_and_die() {
+    play(async || {
+        const TTL: Duration = Duration::from_secs(4);
+        let members = Members::start(3).unwrap();
+        let mut clients = Vec::new();
+        for _ in 0..4 {
+            clients.push(connect(members.url()).await);
+        }
+        exclusion::no_two_hold(clients, TTL, async || {
+            let dies = members.primary().unwrap();
+            dies.kill().unwrap();
+            members.next_primary(dies).unwrap();
+            tokio::time::sleep(TTL).await;
+            dies.restart().unwrap();
+            let stops = members.primary().unwrap();
+            stops.freeze().unwrap();
+            members.next_primary(stops).unwrap();
+            tokio::time::sleep(TTL).await;
+            stops.thaw().unwrap();
+            tokio::time::sleep(TTL).await;
+        })
+        .await;
     });
 }

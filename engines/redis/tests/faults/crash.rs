@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use tenure_conformance::fault::stories::exclusion;
 use tenure_core::{ErrorKind, Locks, Loss, MutexGuard};
 use tenure_servers::redis::{Server, Setup};
 
@@ -138,4 +139,28 @@ async fn as_soon_as_it_is_given(locks: &Locks, ttl: Duration) -> MutexGuard {
         }
     })
     .await
+}
+
+#[test]
+fn no_two_hold_while_a_server_that_writes_through_stops_and_dies() {
+    play(async || {
+        const TTL: Duration = Duration::from_secs(2);
+        let server = Setup::new().appendonly().start().unwrap();
+        let mut clients = Vec::new();
+        for _ in 0..4 {
+            clients.push(connect(server.url()).await);
+        }
+        exclusion::no_two_hold(clients, TTL, async || {
+            for _ in 0..3 {
+                server.freeze().unwrap();
+                tokio::time::sleep(TTL * 2).await;
+                server.thaw().unwrap();
+                tokio::time::sleep(TTL / 2).await;
+                server.kill().unwrap();
+                server.restart().unwrap();
+                tokio::time::sleep(TTL / 2).await;
+            }
+        })
+        .await;
+    });
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tenure_conformance::fault::stories::exclusion;
 use tenure_core::event::EventKind;
 use tenure_core::{
     Engine as _, LeaveMode, LeaveOutcome, Locks, Loss, Runtime, ThisRuntime, TicketState, WaitMode,
@@ -11,7 +12,7 @@ use tenure_core::{
 use tenure_redis::RedLock;
 use tenure_servers::redis::{FAKETIME, Masters, Setup};
 
-use super::stage::{LONG, ask, play, play_with, soon, ticket, until, until_line};
+use super::stage::{LONG, ask, connect, play, play_with, soon, ticket, until, until_line};
 
 /// Number of lock and release pairs while one server is dead. The variable sets a higher number.
 const PAIRS: u64 = 2000;
@@ -157,5 +158,29 @@ fn a_clock_that_is_ahead_is_told() {
         })
         .await;
         assert!(redlock.locks().keys("").await.unwrap().is_empty());
+    });
+}
+
+#[test]
+fn no_two_hold_while_servers_of_a_majority_stop_and_forget() {
+    play(async || {
+        const TTL: Duration = Duration::from_secs(4);
+        let masters = Masters::start(3).unwrap();
+        let url = format!("{}?after_restart=refuse&ttl_max=4s", masters.url());
+        let mut clients = Vec::new();
+        for _ in 0..4 {
+            clients.push(connect(&url).await);
+        }
+        exclusion::no_two_hold(clients, TTL, async || {
+            for server in masters.servers() {
+                server.freeze().unwrap();
+                tokio::time::sleep(TTL).await;
+                server.thaw().unwrap();
+                server.kill().unwrap();
+                server.restart().unwrap();
+                tokio::time::sleep(TTL).await;
+            }
+        })
+        .await;
     });
 }

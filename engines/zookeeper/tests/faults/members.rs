@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use tenure_conformance::fault::stories::members;
+use tenure_conformance::fault::stories::{exclusion, members};
 use tenure_servers::Store as _;
 use tenure_servers::zookeeper::Ensemble;
 
@@ -130,5 +130,30 @@ fn a_session_without_tickets_that_was_cut_off_is_replaced_as_soon_as_a_server_an
         ensemble.servers()[0].restart().unwrap();
         at_last("it is answered", async || locks.keys("").await).await;
         assert!(sessions(&ensemble).is_disjoint(&before), "the session is another one");
+    });
+}
+
+#[test]
+fn no_two_hold_while_servers_stop_and_die() {
+    play(3, async |ensemble| {
+        let mut clients = Vec::new();
+        for _ in 0..4 {
+            clients.push(connect(&ensemble).await);
+        }
+        exclusion::no_two_hold(clients, TTL, async || {
+            for _ in 0..2 {
+                let leader = ensemble.leader().unwrap();
+                leader.freeze().unwrap();
+                tokio::time::sleep(TTL * 2).await;
+                leader.thaw().unwrap();
+                tokio::time::sleep(TTL * 2).await;
+                let follower = ensemble.follower().unwrap();
+                follower.kill().unwrap();
+                tokio::time::sleep(TTL).await;
+                follower.begin().unwrap();
+                tokio::time::sleep(TTL).await;
+            }
+        })
+        .await;
     });
 }
