@@ -16,7 +16,7 @@ use crate::fault::stage::{soon, until};
 const KEYS: [&str; 3] = ["a", "b", "c"];
 /// How long most holders hold.
 const HOLD: Duration = Duration::from_millis(50);
-/// One holder in so many holds for one and a half ttls, and so needs renewals.
+/// Every eighth holder of a lock holds for one and a half ttls, and so needs renewals.
 const LONG_HOLDS: u64 = 8;
 /// Pause between two looks, and between two attempts that failed.
 const PAUSE: Duration = Duration::from_millis(10);
