@@ -223,7 +223,8 @@ fn a_worker_that_waits_ends_when_its_locks_are_closed() {
                 let ended = tokio::time::timeout(Duration::from_secs(15), worker).await;
                 let error = ended.expect("it ends").unwrap().unwrap_err();
                 assert_eq!(error.reason(), Some(Reason::Closed), "{error:?}");
-                assert!(error.to_string().contains("queue of jobs"), "{error}");
+                let key = error.key().expect("it names the line of the queue");
+                assert!(key.as_str().contains("queue of jobs"), "{key}");
             }
         }
     });
