@@ -300,12 +300,12 @@ fn a_record_of_a_newer_version_is_refused_and_stays_as_it_is() {
 fn a_read_serves_no_ticket_because_the_record_still_names_the_holder_before() {
     play(false, async |Stage { store, host, client }: Stage| {
         let other = store.client(host.clone());
-        let dies = Ticket { ttl: Duration::from_secs(1), ..ticket("k") };
-        let (died, waits) = (join_as(&client, &dies).await, ticket("k"));
+        let brief = Ticket { ttl: Duration::from_secs(1), ..ticket("k") };
+        let (first, waits) = (join_as(&client, &brief).await, ticket("k"));
         join_as(&other, &waits).await;
         assert_eq!(other.watch(&waits, TicketState::Waiting).await.unwrap(), Wake::Look);
         let holder = async || store.read(&waits.key).await.unwrap().record.unwrap().holder;
-        assert_eq!(holder().await, died.number);
+        assert_eq!(holder().await, first.number);
         let place = other.renew(&waits).await.unwrap().unwrap();
         assert_eq!((place.state, place.number), (TicketState::Holding, holder().await));
     });
