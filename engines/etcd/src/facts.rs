@@ -71,8 +71,8 @@ mod tests {
     #[test]
     fn a_version_with_faults_is_warned_of_in_one_sentence() {
         for (version, sentence) in [
-            ("3.4.23", "take etcd 3.4.38 or later, not 3.4.23: after a leader's disk"),
-            ("3.5.1", "take etcd 3.5.23 or later, not 3.5.1: after a leader's disk"),
+            ("3.4.23", "take etcd 3.4.38 or later, not 3.4.23: after a leader stood still"),
+            ("3.5.1", "take etcd 3.5.23 or later, not 3.5.1: after a leader stood still"),
             ("3.6.4", "take etcd 3.6.5 or later, not 3.6.4: it has faults"),
             ("3.5.21", "take etcd 3.5.23 or later, not 3.5.21: it has faults"),
             ("2.3.8", "etcd 2.3.8 is not known to Tenure"),
