@@ -132,7 +132,7 @@ impl Settings {
     /// has more than 128 characters.
     pub fn prefix(self, prefix: impl Into<String>) -> Result<Self> {
         let prefix = checked_prefix(prefix)?;
-        if !prefix.split('/').all(is_plain) {
+        if prefix.split('/').any(is_reserved) {
             return Err(Value::new("`prefix`", prefix)
                 .wrong("no part that is `zookeeper`, `.` or `..`: nodes cannot have these names"));
         }
@@ -271,5 +271,10 @@ pub(crate) fn wrong_acl() -> Error {
 fn is_plain(part: &str) -> bool {
     let plain =
         |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '.' | '_' | '-' | ':');
-    !part.is_empty() && part.chars().all(plain) && !matches!(part, "." | ".." | "zookeeper")
+    !part.is_empty() && part.chars().all(plain) && !is_reserved(part)
+}
+
+/// Returns whether `ZooKeeper` refuses this name, or keeps it for itself.
+fn is_reserved(part: &str) -> bool {
+    matches!(part, "." | ".." | "zookeeper")
 }

@@ -171,6 +171,10 @@ mod tests {
                 "`prefix` takes 1 to 128 letters, digits and the signs . _ - :, with slashes between them",
             ),
             (
+                "zookeeper://h?prefix=a/zookeeper",
+                "`prefix` takes no part that is `zookeeper`, `.` or `..`: nodes cannot have these names",
+            ),
+            (
                 "zookeeper://h?ca=secret",
                 "`ca`, `cert` and `key` are for TLS: write zookeepers:// for it",
             ),
