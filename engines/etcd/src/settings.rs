@@ -85,9 +85,11 @@ impl Settings {
     /// # Errors
     ///
     /// [`Invalid`](tenure_core::ErrorKind::Invalid) unless it is 1 to 128 letters, digits and the
-    /// signs `. _ - :`, with slashes between them.
+    /// signs `. _ - :`, with slashes between them. One more slash may come first.
     pub fn prefix(self, prefix: impl Into<String>) -> Result<Self> {
-        Ok(Self { prefix: checked_prefix(prefix)?, ..self })
+        let prefix = prefix.into();
+        checked_prefix(prefix.strip_prefix('/').unwrap_or(&prefix))?;
+        Ok(Self { prefix, ..self })
     }
 
     /// Sets the time limit of one answer: 2 s by default. A call takes at most four times as long.

@@ -66,12 +66,12 @@ mod tests {
     #[test]
     fn terms_are_read_and_have_defaults() {
         let settings =
-            read("etcds://me:p%40ss@a,b:5?prefix=my/app&timeout=300ms&session_ttl=9s").unwrap();
+            read("etcds://me:p%40ss@a,b:5?prefix=/my/app&timeout=300ms&session_ttl=9s").unwrap();
         let members: Vec<_> = settings.members.iter().map(ToString::to_string).collect();
         assert_eq!(members, ["a:2379", "b:5"]);
         assert_eq!(
             (settings.prefix.as_str(), settings.timeout),
-            ("my/app", Duration::from_millis(300))
+            ("/my/app", Duration::from_millis(300))
         );
         assert_eq!(settings.session_ttl, Duration::from_secs(9));
         assert_eq!(read("etcd://h").unwrap().prefix, "tenure");
