@@ -75,7 +75,7 @@ pub(crate) fn read(
 }
 
 /// The first stage, with what the callers ask for.
-fn first(
+pub(crate) fn first(
     location: &Location,
     requests: &[&TicketRequest],
     inbox: &str,

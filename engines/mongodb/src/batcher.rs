@@ -14,7 +14,7 @@ use tenure_kit::subscriptions::Subscriptions;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::{Instant, timeout};
 
-use crate::answer::VerbOutcome;
+use crate::answer::{VerbOutcome, whole};
 use crate::batch;
 use crate::command::CommandSender;
 use crate::facts::Topology;
@@ -25,6 +25,7 @@ use crate::location::Location;
 use crate::projection::Reply;
 use crate::record_map::RecordTurns;
 use crate::request::{TicketRequest, Verb};
+use crate::short::EmptyLines;
 use crate::trouble;
 
 /// Maximum requests of one command.
@@ -44,6 +45,7 @@ struct BatchSender {
     topology: Topology,
     /// Limits the commands that change one document at a time.
     turns: RecordTurns,
+    empty_lines: EmptyLines,
     /// The waiting requests of each line with a command in flight.
     waiting: Mutex<HashMap<String, VecDeque<QueuedRequest>>>,
 }
@@ -68,7 +70,9 @@ impl KeyedBatcher {
         topology: Topology,
     ) -> Self {
         let (turns, waiting) = (RecordTurns::default(), Mutex::default());
-        Self { sender: Arc::new(BatchSender { commands, client, topology, turns, waiting }) }
+        let empty_lines = EmptyLines::default();
+        let sender = BatchSender { commands, client, topology, turns, empty_lines, waiting };
+        Self { sender: Arc::new(sender) }
     }
 
     /// Sends a request for the line at this location, in a batch if a command is in flight there.
@@ -165,6 +169,11 @@ impl BatchSender {
         location: &Location,
         requests: &[&TicketRequest],
     ) -> Result<Vec<VerbOutcome>> {
+        if let [request] = requests
+            && let Some(outcome) = self.send_short(location, request).await?
+        {
+            return Ok(vec![outcome]);
+        }
         let (mut fresh, until) = (Fresh::new(), Instant::now() + self.commands.timeout);
         let mut outcomes = vec![VerbOutcome::Fresh; requests.len()];
         let _turn = self.turn(location).await;
@@ -191,6 +200,29 @@ impl BatchSender {
                     outcome.reading(requests[at], document.as_ref().and_then(Option::as_ref));
             }
         }
+    }
+
+    /// Sends a request by a short step. Returns `None` if it has none, or the record is not as that
+    /// expects.
+    async fn send_short(
+        &self,
+        location: &Location,
+        request: &TicketRequest,
+    ) -> Result<Option<VerbOutcome>> {
+        let Some(short) = &location.pipelines.short else { return Ok(None) };
+        let is_empty = request.is_join() && self.empty_lines.remove(&location.record);
+        let Some(update) = short.of(location, request, &self.client.inbox, is_empty) else {
+            return Ok(None);
+        };
+        let Some(answer) = self.commands.update(&update).await? else { return Ok(None) };
+        let said = location.pipelines.answers.open(answer).said;
+        self.deliver(Some(&said));
+        if whole(&said, "newly_served") == Some(0) {
+            self.empty_lines.insert(&location.record);
+        }
+        let outcomes = batch::read(location, &[request], Some(&said));
+        let outcome = outcomes.and_then(|outcomes| outcomes.into_iter().next());
+        outcome.map(Some).ok_or_else(|| trouble::strange(&self.commands.servers))
     }
 
     async fn send_batch(

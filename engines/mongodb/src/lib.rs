@@ -33,6 +33,7 @@
 //! |---|---|
 //! | `line` | the fields of a line |
 //! | `stages`, `verbs`, `counter` | the stages of every step, of each verb, and of a number |
+//! | `short` | shorter steps for a lock that only one client uses |
 //! | `field_prefix`, `location` | where a line lives: in which document, and where in it |
 //! | `extension` | the extension point for lines in other documents |
 //! | `projection`, `answer`, `letter` | the answers to verbs, and the letters in a change stream |
@@ -79,6 +80,7 @@ mod rendered;
 mod request;
 mod server_label;
 mod settings;
+mod short;
 mod stages;
 mod store;
 mod stream;

@@ -9,6 +9,7 @@ use tenure_core::Key;
 use crate::field_prefix::{FieldPrefix, Refusal};
 use crate::line::{Steps, VerbSet, c_string, raw, record};
 use crate::projection::Projections;
+use crate::short::ShortSteps;
 
 /// The stages and projections for all lines in the same place of their documents. They are built
 /// once.
@@ -19,6 +20,8 @@ pub struct CompiledPipelines {
     steps: Arc<Steps>,
     back: Vec<RawDocumentBuf>,
     pub(crate) answers: Projections,
+    /// The short steps, if the line is a record.
+    pub(crate) short: Option<ShortSteps>,
     /// Reasons for which no ticket joins a line in this place.
     pub(crate) refusals: Vec<Refusal>,
 }
@@ -32,12 +35,15 @@ impl CompiledPipelines {
     /// The same with steps that were built for another place, and are equal there.
     pub fn with_steps(prefix: &FieldPrefix, steps: Arc<Steps>) -> Self {
         let raw = |stages: &[Document]| stages.iter().map(raw).collect();
+        let answers = Projections::new(prefix);
+        let is_record = prefix.field_name().is_none();
         Self {
             place: prefix.place.clone(),
             out: raw(&prefix.out),
             steps,
             back: raw(&prefix.back),
-            answers: Projections::new(prefix),
+            short: is_record.then(|| ShortSteps::new(prefix, &answers)),
+            answers,
             refusals: prefix.refusals.clone(),
         }
     }

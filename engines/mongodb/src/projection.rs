@@ -109,12 +109,17 @@ impl Projections {
     /// Returns the projection for a whole line.
     pub(crate) fn line(&self) -> RawDocumentBuf {
         let line = doc! { "held": "$@held", "waiting": "$@waiting", "at": "$@at", "of": "$@of" };
-        self.in_one(raw(&self.prefix.expression(&line)))
+        self.said(&self.prefix.expression(&line))
     }
 
     /// Returns the projection if only the document is read.
     pub fn document(&self, reads: &Reads) -> RawDocumentBuf {
-        self.in_one(raw(&doc! { "document": self.read(reads) }))
+        self.said(&doc! { "document": self.read(reads) })
+    }
+
+    /// Returns the projection for this report of a step.
+    pub(crate) fn said(&self, said: &Document) -> RawDocumentBuf {
+        self.in_one(raw(said))
     }
 
     /// Puts the answer into one field.

@@ -9,6 +9,7 @@ use crate::fresh::Fresh;
 use crate::line::Steps;
 use crate::location::{CompiledPipelines, Location};
 use crate::request::{TicketRequest, Verb};
+use crate::short::ShortSteps;
 
 /// Columns of the README.
 const WIDTH: usize = 140;
@@ -92,6 +93,7 @@ fn stages(text: &mut String, title: &str, stages: &[RawDocumentBuf]) {
 fn the_pages_show_a_join_a_renewal_and_a_release_as_they_are_sent() {
     let prefix = FieldPrefix::root();
     let (kit, steps) = (CompiledPipelines::new(&prefix), Steps::new(&prefix));
+    let short = ShortSteps::new(&prefix, &kit.answers);
     let key = Key::new("invoices/42").unwrap();
     let location = Location::record(&key, &std::sync::Arc::new(kit));
     let ticket = Ticket {
@@ -118,6 +120,16 @@ fn the_pages_show_a_join_a_renewal_and_a_release_as_they_are_sent() {
         ("all: the next tickets are served", &steps.serve),
     ] {
         stages(&mut further, title, some);
+    }
+    let short_stages = short.stages();
+    for (title, verb, is_empty, some) in [
+        ("a join of an empty line", Verb::Join { hurry: false }, true, short_stages[0]),
+        ("a leave of the only holder", Verb::Leave { soon: false }, false, short_stages[1]),
+    ] {
+        let request = TicketRequest::new(ticket.clone(), verb);
+        let update = short.of(&location, &request, "00000000000000b1", is_empty).unwrap();
+        stages(&mut further, &format!("{title}: the query"), &[update.query()]);
+        stages(&mut further, &format!("{title}: further stages"), some);
     }
     let pages = [include_str!("../README.md"), include_str!("../PIPELINES.md")];
     for (text, page) in [first, further].iter().zip(pages) {

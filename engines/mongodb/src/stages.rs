@@ -18,10 +18,15 @@ pub(crate) fn open() -> Document {
     doc! { "$set": {
         "@held": { "$cond": [is_readable(), { "$ifNull": ["$@held", []] }, unreadable("$@held")] },
         "@waiting": { "$ifNull": ["$@waiting", []] },
-        "@at": { "$max": ["$@at", { "$toLong": "$$NOW" }] },
+        "@at": now(),
         "@step": { "$add": [{ "$ifNull": ["$@step", 0_i64] }, 1_i64] },
         "@bytes": { "$bsonSize": "$$ROOT" },
     } }
+}
+
+/// The server's clock, which does not go back.
+pub(crate) fn now() -> Bson {
+    bson!({ "$max": ["$@at", { "$toLong": "$$NOW" }] })
 }
 
 /// Whether a ticket's life may have ended.
@@ -100,7 +105,7 @@ pub(crate) fn serve() -> Document {
 
 /// Returns the date at which the record may be reaped. It is far enough ahead that most verbs leave
 /// it as it is. Otherwise each would write the index.
-fn reap() -> Bson {
+pub(crate) fn reap() -> Bson {
     let date = |keep: i64| bson!({ "$toDate": { "$add": ["$$least", keep] } });
     let tickets = bson!({ "$add": [{ "$size": "$@held" }, { "$size": "$@waiting" }] });
     // In a line with tickets another one may live longer.
@@ -126,14 +131,18 @@ fn reap() -> Bson {
 /// Returns the letters of one kind to these tickets, in one text. An update replaces a text as a
 /// whole, so a change stream has it as a whole. Of an array it may have only elements.
 pub(crate) fn letters(tickets: &Bson, kind: &str) -> Bson {
-    let letter = bson!({ "$concat": [
-        "$$value", "$$this.inbox", "$$this.id", kind, { "$toString": "$$this.n" }, " ",
-    ] });
     let some = bson!({ "$slice": ["$$tickets", "$$this", LETTERS_AT_ONCE] });
-    let some = bson!({ "$reduce": { "input": some, "initialValue": "", "in": letter } });
+    let some = bson!({ "$reduce": { "input": some, "initialValue": "", "in": letter(kind) } });
     bson!({ "$let": { "vars": { "tickets": tickets }, "in": { "$reduce": {
         "input": { "$range": [0_i64, { "$size": "$$tickets" }, LETTERS_AT_ONCE] },
         "initialValue": "",
         "in": { "$concat": ["$$value", some] },
     } } } })
+}
+
+/// Returns the letters `$$value` and one more, of this kind, to the ticket `$$this`.
+pub(crate) fn letter(kind: &str) -> Bson {
+    bson!({ "$concat": [
+        "$$value", "$$this.inbox", "$$this.id", kind, { "$toString": "$$this.n" }, " ",
+    ] })
 }

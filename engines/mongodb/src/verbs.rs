@@ -159,11 +159,7 @@ pub(crate) fn join(place: &FieldPrefix) -> [Document; 2] {
 fn join_one(place: &FieldPrefix) -> Bson {
     let low = if place.field_name().is_some() { bson!("$$this.low") } else { bson!(0_i64) };
     let clock = bson!({ "$add": [{ "$multiply": ["$@at", 1000_i64] }, low] });
-    let seat = bson!([{
-        "id": "$$this.id", "n": "$$next", "ends": { "$add": ["$@at", "$$this.ttl"] },
-        "take": "$$this.take", "told": false, "inbox": "$@ask.inbox",
-        "ttl_us": "$$this.ttl_us", "owner": "$$this.owner", "note": "$$this.note",
-    }]);
+    let seat = seat();
     let also = |all: &str, did: i64| bson!({ "$concatArrays": [all, { "$cond": [{ "$eq": ["$$did", did] }, &seat, []] }] });
     let did = bson!({ "$concatArrays": ["$$value.did", ["$$did"]] });
     let joined = bson!({
@@ -185,6 +181,15 @@ fn join_one(place: &FieldPrefix) -> Bson {
             { "$mergeObjects": ["$$value", { "did": did }] },
         ] },
     } } } })
+}
+
+/// The seat of the ticket `$$this` with the number `$$next`, in an array.
+pub(crate) fn seat() -> Bson {
+    bson!([{
+        "id": "$$this.id", "n": "$$next", "ends": { "$add": ["$@at", "$$this.ttl"] },
+        "take": "$$this.take", "told": false, "inbox": "$@ask.inbox",
+        "ttl_us": "$$this.ttl_us", "owner": "$$this.owner", "note": "$$this.note",
+    }])
 }
 
 /// The outcome of the join of this ticket.
