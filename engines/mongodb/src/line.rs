@@ -12,7 +12,8 @@
 //! | `next_expiry` | a time before which no ticket's life ends |
 //! | `step` | the number of steps; it makes every step a write, which only a server that is the primary can confirm |
 //! | `notices` | the letters that the last step wrote, for the clients whose inboxes are named in them |
-//! | `did`, `newly_served`, `bytes` | of the last step: the outcomes of its leaves and joins, the number of tickets that it served, and the document's length before it |
+//! | `did`, `newly_served` | of the last step: the outcomes of its leaves and joins, and the number of tickets that it served |
+//! | `bytes` | the document's length before the last step that was not [short](crate::short) |
 //! | `reap` | the time at which the TTL index may delete the record, long after the last ticket's life; with `true` beside it once a ticket stood in the line |
 //!
 //! A ticket has the fields `id`, `n` (its number), `ends`, `take`, `told`, `inbox`, `ttl_us`,

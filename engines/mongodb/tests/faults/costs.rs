@@ -3,7 +3,9 @@
 use std::time::{Duration, Instant};
 
 use mongodb::bson::{Bson, Document};
-use tenure_core::{Engine as _, ErrorKind, LeaveMode, LeaveOutcome, TicketState, WaitMode, Wake};
+use tenure_core::{
+    Engine as _, ErrorKind, LeaveMode, LeaveOutcome, Share, Ticket, TicketState, WaitMode, Wake,
+};
 use tenure_servers::mongodb::{Server, doc};
 
 use super::stage::{LONG, ask, connect, count, join, play, record, soon, store, ticket};
@@ -109,6 +111,56 @@ fn each_verb_of_a_ticket_is_one_command_also_after_its_first_ttl() {
         assert_eq!(count(&server, "findAndModify") - before, verbs + 2);
         let place = there.renew(&second).await.unwrap().expect("it stands there");
         assert_eq!(place.state, TicketState::Holding);
+    });
+}
+
+/// A short step that does not fit costs one more command.
+#[test]
+fn a_lock_that_another_client_took_meanwhile_costs_one_more_command_once() {
+    play(async || {
+        let server = Server::start().unwrap();
+        let (here, there) = (store(&server.url()).await, store(&server.url()).await);
+        for known in [0, 1] {
+            let [own, held, next] = [(); 3].map(|()| ticket("a", MINUTE));
+            join(&here, &own).await;
+            here.leave(&own, LeaveMode::Now).await.unwrap();
+            assert_eq!(join(&there, &held).await.state, TicketState::Holding);
+            let asked = async || {
+                let before = count(&server, "findAndModify");
+                let refused = here.join(&next, WaitMode::NoWait).await.unwrap();
+                assert_eq!(refused, None, "round {known}");
+                count(&server, "findAndModify") - before
+            };
+            assert_eq!((asked().await, asked().await), (2, 1), "round {known}");
+            there.leave(&held, LeaveMode::Now).await.unwrap();
+        }
+    });
+}
+
+/// The short leave serves one ticket that takes the whole line.
+#[test]
+fn a_writer_that_leaves_lets_all_readers_in_and_the_next_writer_waits() {
+    play(async || {
+        let server = Server::start().unwrap();
+        let (here, there) = (store(&server.url()).await, store(&server.url()).await);
+        let [writer, next] = [(); 2].map(|()| ticket("a", MINUTE));
+        let reads = Share::new(1, Share::WHOLE.of()).unwrap();
+        let readers = [(); 2].map(|()| Ticket { share: reads, ..ticket("a", MINUTE) });
+        join(&here, &writer).await;
+        for waiter in readers.iter().chain([&next]) {
+            assert_eq!(join(&there, waiter).await.state, TicketState::Waiting);
+        }
+        let before = count(&server, "findAndModify");
+        let left = here.leave(&writer, LeaveMode::Now).await.unwrap();
+        let asked = count(&server, "findAndModify") - before;
+        assert_eq!((left, asked), (LeaveOutcome::Holding, 2));
+        for (ticket, state) in [
+            (&readers[0], TicketState::Holding),
+            (&readers[1], TicketState::Holding),
+            (&next, TicketState::Waiting),
+        ] {
+            assert_eq!(there.renew(ticket).await.unwrap().expect("it stands there").state, state);
+        }
     });
 }
 

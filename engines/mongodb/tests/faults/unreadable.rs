@@ -46,6 +46,49 @@ fn only(server: &Server) -> Document {
     batch[0].as_document().unwrap().clone()
 }
 
+/// The numbers of a line.
+const NUMBERS: [&str; 5] = ["at", "last", "next_expiry", "of", "step"];
+
+/// Returns values that are none of them.
+fn no_numbers() -> [Bson; 4] {
+    ["noon".into(), vec![7_i64].into(), (-1_i64).into(), (4e12 + 0.5).into()]
+}
+
+#[test]
+fn nobody_is_served_by_a_holder_who_leaves_a_line_that_cannot_be_read() {
+    play(async || {
+        let server = Server::start().unwrap();
+        let (here, there) = (store(&server.url()).await, store(&server.url()).await);
+        let fields = NUMBERS.iter().chain(&["waiting.0.take", "waiting.0.ends"]);
+        for (at, field) in fields.enumerate() {
+            for (nth, value) in no_numbers().into_iter().enumerate() {
+                if *field == "waiting.0.ends" && matches!(value, Bson::Int64(_) | Bson::Double(_)) {
+                    // The end of a life may be any number.
+                    continue;
+                }
+                let key = format!("k{at}.{nth}");
+                let [held, next] = [(); 2].map(|()| ticket(&key, LONG));
+                join(&here, &held).await;
+                assert_eq!(join(&there, &next).await.state, TicketState::Waiting);
+                put(&server, &key, &doc! { "$set": { *field: &value } });
+                let left = here.leave(&held, LeaveMode::Now).await;
+                if let Err(error) = &left {
+                    assert_eq!(error.kind(), ErrorKind::Rejected, "{field}: {value}: {error}");
+                    assert!(error.to_string().contains("cannot be read"), "{field}: {error}");
+                }
+                // A ticket with a share that is too large waits.
+                assert!(left.is_err() || *field == "waiting.0.take", "{field}: {value}");
+                let record = look_at(&server, &key).unwrap();
+                let served = record.get_array("held").unwrap();
+                let is_next = |seat: &Bson| {
+                    seat.as_document().unwrap().get_str("id").unwrap() == next.id.to_string()
+                };
+                assert!(!served.iter().any(is_next), "{field}: {value}: {record}");
+            }
+        }
+    });
+}
+
 #[test]
 fn nobody_is_let_in_beside_tickets_that_cannot_be_read() {
     play(async || {
@@ -99,12 +142,27 @@ fn nobody_is_let_in_beside_tickets_that_cannot_be_read() {
                 doc! { "key": "k", "of": "1", "held": [seat()], "waiting": [], "last": 7_i64 },
             ),
         ];
+        let mut cases = cases.to_vec();
+        for field in NUMBERS {
+            for value in no_numbers() {
+                let mut fields = line(Bson::Array(Vec::new()));
+                fields.extend(doc! { "next_expiry": 1_i64, field: value });
+                cases.push((field, fields));
+            }
+        }
         let mut faults = Vec::new();
         for (at, (what, fields)) in cases.iter().enumerate() {
             let key = format!("k{at}");
+            // A client that left this line empty tries a shorter step first.
+            let (knows, own) = (store(&server.url()).await, ticket(&key, LONG));
+            join(&knows, &own).await;
+            knows.leave(&own, LeaveMode::Now).await.unwrap();
             put(&server, &key, fields);
-            for patience in [WaitMode::NoWait, WaitMode::Wait] {
-                let store = store(&server.url()).await;
+            for (store, patience) in [
+                (knows, WaitMode::Wait),
+                (store(&server.url()).await, WaitMode::NoWait),
+                (store(&server.url()).await, WaitMode::Wait),
+            ] {
                 match store.join(&ticket(&key, LONG), patience).await {
                     Err(error) => {
                         let said = error.to_string();
