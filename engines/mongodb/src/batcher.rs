@@ -9,12 +9,12 @@ use std::sync::{Arc, MutexGuard};
 
 use mongodb::bson::Document;
 use tenure_core::sync::Mutex;
-use tenure_core::{Error, Key, Result, TicketId};
+use tenure_core::{Error, ErrorKind, Key, Result, TicketId};
 use tenure_kit::subscriptions::Subscriptions;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::{Instant, timeout};
 
-use crate::answer::{VerbOutcome, whole};
+use crate::answer::VerbOutcome;
 use crate::batch;
 use crate::command::CommandSender;
 use crate::facts::Topology;
@@ -25,7 +25,7 @@ use crate::location::Location;
 use crate::projection::Reply;
 use crate::record_map::RecordTurns;
 use crate::request::{TicketRequest, Verb};
-use crate::short::EmptyLines;
+use crate::short::{EmptyLine, EmptyLines};
 use crate::trouble;
 
 /// Maximum requests of one command.
@@ -210,15 +210,20 @@ impl BatchSender {
         request: &TicketRequest,
     ) -> Result<Option<VerbOutcome>> {
         let Some(short) = &location.pipelines.short else { return Ok(None) };
-        let is_empty = request.is_join() && self.empty_lines.remove(&location.record);
-        let Some(update) = short.of(location, request, &self.client.inbox, is_empty) else {
+        let seen = self.empty_lines.remove(&location.record);
+        let Some(update) = short.of(location, request, &self.client.inbox, seen) else {
             return Ok(None);
         };
-        let Some(answer) = self.commands.update(&update).await? else { return Ok(None) };
+        let answer = match self.commands.update(&update).await {
+            // The step for all lines says why the line cannot be read.
+            Err(error) if error.kind() == ErrorKind::Rejected => return Ok(None),
+            answer => answer?,
+        };
+        let Some(answer) = answer else { return Ok(None) };
         let said = location.pipelines.answers.open(answer).said;
         self.deliver(Some(&said));
-        if whole(&said, "newly_served") == Some(0) {
-            self.empty_lines.insert(&location.record);
+        if let Some(line) = EmptyLine::of(&said) {
+            self.empty_lines.insert(&location.record, line);
         }
         let outcomes = batch::read(location, &[request], Some(&said));
         let outcome = outcomes.and_then(|outcomes| outcomes.into_iter().next());

@@ -1,6 +1,6 @@
 //! Compares the commands in the README and in PIPELINES.md with those that are sent.
 
-use mongodb::bson::{Bson, Document, RawDocumentBuf};
+use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
 use tenure_core::{Key, Owner, Share, Ticket};
 
 use crate::batch;
@@ -9,7 +9,7 @@ use crate::fresh::Fresh;
 use crate::line::Steps;
 use crate::location::{CompiledPipelines, Location};
 use crate::request::{TicketRequest, Verb};
-use crate::short::ShortSteps;
+use crate::short::{EmptyLine, ShortSteps};
 
 /// Columns of the README.
 const WIDTH: usize = 140;
@@ -122,12 +122,14 @@ fn the_pages_show_a_join_a_renewal_and_a_release_as_they_are_sent() {
         stages(&mut further, title, some);
     }
     let short_stages = short.stages();
-    for (title, verb, is_empty, some) in [
-        ("a join of an empty line", Verb::Join { hurry: false }, true, short_stages[0]),
-        ("a leave of the only holder", Verb::Leave { soon: false }, false, short_stages[1]),
+    let seen =
+        EmptyLine::of(&doc! { "newly_served": 0, "step": 8, "last": 1_800_000_000_000_000_i64 });
+    for (title, verb, seen, some) in [
+        ("a join of an empty line", Verb::Join { hurry: false }, seen, short_stages[0]),
+        ("a leave of the only holder", Verb::Leave { soon: false }, None, short_stages[1]),
     ] {
         let request = TicketRequest::new(ticket.clone(), verb);
-        let update = short.of(&location, &request, "00000000000000b1", is_empty).unwrap();
+        let update = short.of(&location, &request, "00000000000000b1", seen).unwrap();
         stages(&mut further, &format!("{title}: the query"), &[update.query()]);
         stages(&mut further, &format!("{title}: further stages"), some);
     }

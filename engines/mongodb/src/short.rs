@@ -2,17 +2,18 @@
 //! the next ticket.
 //!
 //! The server parses a pipeline anew for each command, and that is most of a step's cost. A short
-//! step states in its filter what it expects of the record. If the record is otherwise, nothing is
-//! written, and the step for all lines follows.
+//! step states in its filter what it expects of the record. If the record is otherwise, or the
+//! server refuses the step, nothing is written, and the step for all lines follows.
 
-use mongodb::bson::{Bson, DateTime, Document, RawDocumentBuf, bson, cstr, doc};
+use mongodb::bson::{Bson, Document, RawDocumentBuf, bson, cstr, doc};
 use tenure_core::sync::Mutex;
 
+use crate::answer::whole;
 use crate::batch;
 use crate::command::RecordUpdate;
 use crate::field_prefix::FieldPrefix;
 use crate::fresh::Fresh;
-use crate::line::{ALL, number_max, outcome, raw};
+use crate::line::{ALL, outcome, raw};
 use crate::location::Location;
 use crate::projection::Projections;
 use crate::record_map::RecordMap;
@@ -48,20 +49,24 @@ impl ShortSteps {
         }
     }
 
-    /// Returns the short step for this request, if there is one. `is_empty` is whether the line was
-    /// empty when this client saw it last.
+    /// Returns the short step for this request, if there is one. `seen` is the line as this client
+    /// left it, if it was empty.
     pub(crate) fn of<'a>(
         &'a self,
         location: &'a Location,
         request: &TicketRequest,
         inbox: &str,
-        is_empty: bool,
+        seen: Option<EmptyLine>,
     ) -> Option<RecordUpdate<'a>> {
         let (ticket, share) = (&request.ticket, request.ticket.share);
         let mut expects = RawDocumentBuf::new();
-        let step = match request.verb {
-            Verb::Join { .. } if is_empty && ticket.floor == 0 => &self.join,
-            Verb::Leave { soon: false } if share.take() == share.of() => {
+        let step = match (request.verb, seen) {
+            (Verb::Join { .. }, Some(seen)) if ticket.floor == 0 => {
+                expects.append(cstr!("step"), seen.step);
+                expects.append(cstr!("last"), seen.last);
+                &self.join
+            }
+            (Verb::Leave { soon: false }, _) if share.take() == share.of() => {
                 expects.append(cstr!("of"), i64::from(share.of()));
                 expects.append(cstr!("held.0.id"), ticket.id.to_string());
                 expects.append(cstr!("held.0.inbox"), inbox);
@@ -85,30 +90,14 @@ impl ShortSteps {
     }
 }
 
-/// Adds that these fields have numbers which a step of this version has written.
-fn with_numbers(mut expects: Document, fields: &[&str]) -> Document {
-    for field in fields {
-        let limit = if *field == "at" { number_max() / 1000 } else { number_max() };
-        let mut number = long();
-        number.extend(doc! { "$gte": 0_i64, "$lt": limit });
-        expects.insert(*field, number);
-    }
-    expects
-}
-
 /// A number as this version writes it. A query compares an array by its elements.
-fn long() -> Document {
-    doc! { "$type": "long", "$not": { "$type": "array" } }
+fn number() -> Document {
+    doc! { "$type": "long", "$gte": 0_i64, "$not": { "$type": "array" } }
 }
 
-/// An empty line that has given a number.
+/// An empty line. The caller adds its step and its last number.
 fn expected_by_join() -> Document {
-    let last_clock = Bson::DateTime(DateTime::from_millis(number_max() / 1000));
-    let expects = doc! {
-        "held": { "$size": 0 }, "waiting": { "$size": 0 }, "made": { "$exists": false },
-        "$expr": { "$lt": ["$$NOW", last_clock] },
-    };
-    with_numbers(expects, &["at", "last", "next_expiry", "of", "step"])
+    doc! { "held": { "$size": 0 }, "waiting": { "$size": 0 } }
 }
 
 /// The ticket is served at once.
@@ -139,16 +128,16 @@ fn answer_to_join() -> Document {
 fn expected_by_leave() -> Document {
     let first_end = bson!({ "$min": [{ "$min": "$held.ends" }, { "$min": "$waiting.ends" }] });
     let now = bson!({ "$max": ["$at", { "$toLong": "$$NOW" }] });
-    let whole = bson!({ "$eq": [{ "$arrayElemAt": ["$waiting.take", 0] }, "$of"] });
-    let expects = doc! {
-        "held": { "$size": 1 }, "held.0.ends": long(), "waiting": { "$type": "array" },
+    let takes_all = bson!({ "$eq": [{ "$arrayElemAt": ["$waiting.take", 0] }, "$of"] });
+    doc! {
+        "held": { "$size": 1 },
         "$or": [
             { "waiting": { "$size": 0 } },
-            { "waiting.0.ends": long(), "$expr": whole },
+            { "waiting.0.ends": number(), "$expr": takes_all },
         ],
         "$expr": { "$gt": [first_end, now] },
-    };
-    with_numbers(expects, &["at", "last", "next_expiry", "step"])
+        "at": number(), "last": number(), "next_expiry": number(), "step": number(),
+    }
 }
 
 /// The next ticket is served, and its letter is written.
@@ -166,7 +155,10 @@ fn leave() -> Document {
 }
 
 fn answer_to_leave() -> Document {
-    doc! { "at": "$@at", "did": "$@did", "notices": "$@notices", "newly_served": "$@newly_served" }
+    doc! {
+        "at": "$@at", "did": "$@did", "notices": "$@notices",
+        "newly_served": "$@newly_served", "step": "$@step", "last": "$@last",
+    }
 }
 
 fn end() -> Document {
@@ -177,22 +169,36 @@ fn next_step() -> Bson {
     bson!({ "$add": ["$@step", 1_i64] })
 }
 
-/// The lines that were empty after a short step of this client. Another client may have joined
-/// since.
+/// A line that was empty after a short step of this client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct EmptyLine {
+    step: i64,
+    last: i64,
+}
+
+impl EmptyLine {
+    /// Reads it from the answer to a short step, unless a ticket was served next.
+    pub(crate) fn of(said: &Document) -> Option<Self> {
+        if whole(said, "newly_served")? != 0 {
+            return None;
+        }
+        Some(Self { step: whole(said, "step")?, last: whole(said, "last")? })
+    }
+}
+
+/// The lines that this client left empty. Other clients may have joined since.
 #[derive(Default)]
-pub(crate) struct EmptyLines(Mutex<RecordMap<()>>);
+pub(crate) struct EmptyLines(Mutex<RecordMap<EmptyLine>>);
 
 impl EmptyLines {
-    /// Notes that the line in this record is empty now.
-    pub(crate) fn insert(&self, record: &str) {
+    pub(crate) fn insert(&self, record: &str, line: EmptyLine) {
         let mut records = self.0.lock();
-        records.make_room(|()| false);
-        records.all.insert(record.to_owned(), ());
+        records.make_room(|_| false);
+        records.all.insert(record.to_owned(), line);
     }
 
-    /// Forgets the line in this record. Returns whether it was empty.
-    pub(crate) fn remove(&self, record: &str) -> bool {
-        self.0.lock().all.remove(record).is_some()
+    pub(crate) fn remove(&self, record: &str) -> Option<EmptyLine> {
+        self.0.lock().all.remove(record)
     }
 }
 
@@ -205,10 +211,10 @@ mod tests {
     fn few_empty_lines_are_remembered_and_each_is_used_once() {
         let lines = EmptyLines::default();
         for record in 0..RECORDS_FULL * 3 {
-            lines.insert(&record.to_string());
+            lines.insert(&record.to_string(), EmptyLine { step: 1, last: 1 });
         }
         assert!(lines.0.lock().all.len() <= RECORDS_FULL);
         let last = (RECORDS_FULL * 3 - 1).to_string();
-        assert!(lines.remove(&last) && !lines.remove(&last));
+        assert!(lines.remove(&last).is_some() && lines.remove(&last).is_none());
     }
 }
