@@ -29,7 +29,7 @@ pub(crate) struct ShortSteps {
 
 /// A short step of one ticket.
 struct ShortStep {
-    /// What it expects of every record.
+    /// The condition on every record.
     expects: RawDocumentBuf,
     /// The stages after the first.
     stages: Vec<RawDocumentBuf>,

@@ -79,11 +79,11 @@ fn nobody_is_served_by_a_holder_who_leaves_a_line_that_cannot_be_read() {
                 // A ticket with a share that is too large waits.
                 assert!(left.is_err() || *field == "waiting.0.take", "{field}: {value}");
                 let record = look_at(&server, &key).unwrap();
-                let served = record.get_array("held").unwrap();
+                let holders = record.get_array("held").unwrap();
                 let is_next = |seat: &Bson| {
                     seat.as_document().unwrap().get_str("id").unwrap() == next.id.to_string()
                 };
-                assert!(!served.iter().any(is_next), "{field}: {value}: {record}");
+                assert!(!holders.iter().any(is_next), "{field}: {value}: {record}");
             }
         }
     });
