@@ -9,7 +9,7 @@ use std::sync::{Arc, MutexGuard};
 
 use mongodb::bson::Document;
 use tenure_core::sync::Mutex;
-use tenure_core::{Error, ErrorKind, Key, Result, TicketId};
+use tenure_core::{Error, Key, Result, TicketId};
 use tenure_kit::subscriptions::Subscriptions;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::{Instant, timeout};
@@ -50,7 +50,7 @@ struct BatchSender {
     waiting: Mutex<HashMap<String, VecDeque<QueuedRequest>>>,
 }
 
-/// The letters of this client's tickets, and the lines that these stand in.
+/// The letters, tickets and inbox of this client.
 pub(crate) struct ClientState {
     pub(crate) mail: Arc<Subscriptions>,
     pub(crate) tickets: Arc<LocalTickets>,
@@ -169,12 +169,13 @@ impl BatchSender {
         location: &Location,
         requests: &[&TicketRequest],
     ) -> Result<Vec<VerbOutcome>> {
+        let until = Instant::now() + self.commands.timeout;
         if let [request] = requests
             && let Some(outcome) = self.send_short(location, request).await?
         {
             return Ok(vec![outcome]);
         }
-        let (mut fresh, until) = (Fresh::new(), Instant::now() + self.commands.timeout);
+        let mut fresh = Fresh::new();
         let mut outcomes = vec![VerbOutcome::Fresh; requests.len()];
         let _turn = self.turn(location).await;
         loop {
@@ -202,8 +203,8 @@ impl BatchSender {
         }
     }
 
-    /// Sends a request by a short step. Returns `None` if it has none, or the record is not as that
-    /// expects.
+    /// Sends a request by a short step. Returns `None` if the request has none, or the record does not
+    /// match it.
     async fn send_short(
         &self,
         location: &Location,
@@ -214,12 +215,7 @@ impl BatchSender {
         let Some(update) = short.of(location, request, &self.client.inbox, seen) else {
             return Ok(None);
         };
-        let answer = match self.commands.update(&update).await {
-            // The step for all lines says why the line cannot be read.
-            Err(error) if error.kind() == ErrorKind::Rejected => return Ok(None),
-            answer => answer?,
-        };
-        let Some(answer) = answer else { return Ok(None) };
+        let Some(answer) = self.commands.update(&update).await? else { return Ok(None) };
         let said = location.pipelines.answers.open(answer).said;
         self.deliver(Some(&said));
         if let Some(line) = EmptyLine::of(&said) {

@@ -1,11 +1,11 @@
-//! Short steps: a join of a line that is empty, and a leave of the only holder, whose line goes to
-//! the next ticket.
+//! Short steps: a join of an empty line, and a leave of the only holder. After that leave the line
+//! is empty, or the next ticket holds all of it.
 //!
 //! The server parses a pipeline anew for each command, and that is most of a step's cost. A short
-//! step states in its filter what it expects of the record. If the record is otherwise, or the
-//! server refuses the step, nothing is written, and the step for all lines follows.
+//! step states in its filter what it expects of the record. If the record differs, nothing is
+//! written, and the full step follows.
 
-use mongodb::bson::{Bson, Document, RawDocumentBuf, bson, cstr, doc};
+use mongodb::bson::{Bson, Document, RawDocumentBuf, bson, cstr, doc, rawdoc};
 use tenure_core::sync::Mutex;
 
 use crate::answer::whole;
@@ -13,7 +13,7 @@ use crate::batch;
 use crate::command::RecordUpdate;
 use crate::field_prefix::FieldPrefix;
 use crate::fresh::Fresh;
-use crate::line::{ALL, outcome, raw};
+use crate::line::{ALL, number_max, outcome, raw};
 use crate::location::Location;
 use crate::projection::Projections;
 use crate::record_map::RecordMap;
@@ -49,8 +49,8 @@ impl ShortSteps {
         }
     }
 
-    /// Returns the short step for this request, if there is one. `seen` is the line as this client
-    /// left it, if it was empty.
+    /// Returns the short step for this request, if there is one. `seen` has the step and the last
+    /// number of the line when this client left it empty.
     pub(crate) fn of<'a>(
         &'a self,
         location: &'a Location,
@@ -61,13 +61,16 @@ impl ShortSteps {
         let (ticket, share) = (&request.ticket, request.ticket.share);
         let mut expects = RawDocumentBuf::new();
         let step = match (request.verb, seen) {
-            (Verb::Join { .. }, Some(seen)) if ticket.floor == 0 => {
+            (Verb::Join { .. }, Some(seen)) if ticket.floor == 0 && seen.last < number_max() => {
                 expects.append(cstr!("step"), seen.step);
                 expects.append(cstr!("last"), seen.last);
                 &self.join
             }
             (Verb::Leave { soon: false }, _) if share.take() == share.of() => {
-                expects.append(cstr!("of"), i64::from(share.of()));
+                expects.append(
+                    cstr!("of"),
+                    rawdoc! { "$eq": i64::from(share.of()), "$not": { "$type": "array" } },
+                );
                 expects.append(cstr!("held.0.id"), ticket.id.to_string());
                 expects.append(cstr!("held.0.inbox"), inbox);
                 &self.leave
@@ -90,14 +93,24 @@ impl ShortSteps {
     }
 }
 
-/// A number as this version writes it. A query compares an array by its elements.
+/// A number as this version writes it. A query also matches an array by its elements, so arrays are
+/// excluded.
 fn number() -> Document {
-    doc! { "$type": "long", "$gte": 0_i64, "$not": { "$type": "array" } }
+    number_up_to(number_max())
 }
 
-/// An empty line. The caller adds its step and its last number.
+fn number_up_to(most: i64) -> Document {
+    doc! { "$type": "long", "$gte": 0_i64, "$lte": most, "$not": { "$type": "array" } }
+}
+
+/// An empty line, and a clock that leaves numbers. The caller adds its step and its last number.
 fn expected_by_join() -> Document {
-    doc! { "held": { "$size": 0 }, "waiting": { "$size": 0 } }
+    let last_clock = number_max() / 1000;
+    doc! {
+        "held": { "$size": 0 }, "waiting": { "$size": 0 },
+        "at": number_up_to(last_clock), "next_expiry": number(), "of": number(),
+        "$expr": { "$lte": [{ "$toLong": "$$NOW" }, last_clock] },
+    }
 }
 
 /// The ticket is served at once.
@@ -123,8 +136,8 @@ fn answer_to_join() -> Document {
     doc! { "at": "$@at", "did": "$@did", "places": [place] }
 }
 
-/// A line in which no ticket's life has ended. It has one holder, and the next ticket takes the
-/// whole line as well, if there is one.
+/// A line with one holder, in which every life ends later than now. If tickets wait, the first takes
+/// the whole line, so none is served beside it.
 fn expected_by_leave() -> Document {
     let first_end = bson!({ "$min": [{ "$min": "$held.ends" }, { "$min": "$waiting.ends" }] });
     let now = bson!({ "$max": ["$at", { "$toLong": "$$NOW" }] });
@@ -133,7 +146,7 @@ fn expected_by_leave() -> Document {
         "held": { "$size": 1 },
         "$or": [
             { "waiting": { "$size": 0 } },
-            { "waiting.0.ends": number(), "$expr": takes_all },
+            { "waiting.0.ends": number(), "waiting.0.take": number(), "$expr": takes_all },
         ],
         "$expr": { "$gt": [first_end, now] },
         "at": number(), "last": number(), "next_expiry": number(), "step": number(),
@@ -177,7 +190,8 @@ pub(crate) struct EmptyLine {
 }
 
 impl EmptyLine {
-    /// Reads it from the answer to a short step, unless a ticket was served next.
+    /// Reads it from the answer to a short leave, unless a ticket was served next. The answer to a
+    /// short join has no `newly_served`.
     pub(crate) fn of(said: &Document) -> Option<Self> {
         if whole(said, "newly_served")? != 0 {
             return None;

@@ -13,7 +13,8 @@ use crate::readable::{held_by_readable, is_readable, unreadable};
 /// letter.
 const LETTERS_AT_ONCE: i64 = 64;
 
-/// One refusal ends the whole step. It comes before any expression that may fail.
+/// Opens the line. Refuses the step if this version cannot read the line's fields, before another
+/// expression fails on them.
 pub(crate) fn open() -> Document {
     doc! { "$set": {
         "@held": { "$cond": [is_readable(), { "$ifNull": ["$@held", []] }, unreadable("$@held")] },
@@ -36,9 +37,8 @@ fn is_late() -> Bson {
 
 /// Removes all tickets whose life has ended before any ticket is served in their place.
 pub(crate) fn expire() -> Document {
-    // A ticket whose end cannot be read stays, and the step is refused when it comes to who holds.
-    // MongoDB has nothing, and the double that is no number, below all numbers, and texts and all
-    // else above them.
+    // A ticket whose end is no number stays, and `serve` refuses the step if that ticket holds.
+    // MongoDB sorts a missing value and NaN below all numbers, and texts above them.
     let lives = bson!({ "$or": [
         { "$gt": ["$$this.ends", "$@at"] }, { "$lt": ["$$this.ends", 0_i64] },
     ] });
@@ -88,8 +88,7 @@ pub(crate) fn serve() -> Document {
     let next = bson!({ "$slice": ["$@waiting", "$@newly_served"] });
     let unless_none = |field: &str, other: Bson| bson!({ "$cond": [{ "$eq": ["$@newly_served", 0_i64] }, field, other] });
     let held = unless_none("$@held", bson!({ "$concatArrays": ["$@held", &next] }));
-    // One end may be the double NaN. The holders ahead of that ticket must be able to read the
-    // line.
+    // An end may be NaN. `next_expiry` must not be: the next step would refuse the line.
     let first_end = bson!({ "$max": [
         0_i64, { "$min": [{ "$min": "$@held.ends" }, { "$min": "$@waiting.ends" }] },
     ] });
@@ -128,8 +127,8 @@ pub(crate) fn reap() -> Bson {
     } })
 }
 
-/// Returns the letters of one kind to these tickets, in one text. An update replaces a text as a
-/// whole, so a change stream has it as a whole. Of an array it may have only elements.
+/// Returns the letters of one kind to these tickets, in one text. A change stream reports a
+/// changed text as a whole, but may report only the changed elements of an array.
 pub(crate) fn letters(tickets: &Bson, kind: &str) -> Bson {
     let some = bson!({ "$slice": ["$$tickets", "$$this", LETTERS_AT_ONCE] });
     let some = bson!({ "$reduce": { "input": some, "initialValue": "", "in": letter(kind) } });

@@ -37,8 +37,8 @@ pub(crate) fn renew(notes_max: i64) -> Document {
     } }
 }
 
-/// The array after each of these requests has put another value, `other`, in the place of its
-/// ticket, if the ticket is in it.
+/// Returns the array after the seat of each requested ticket was replaced by the seats in `other`.
+/// Tickets that are not in it change nothing.
 fn each_in(array: &str, asked: &str, other: &Bson) -> Bson {
     let other = bson!({ "$let": { "vars": { "it": { "$arrayElemAt": ["$$value", "$$i"] } }, "in": other } });
     let behind = bson!({ "$slice": ["$$value", { "$add": ["$$i", 1_i64] }, ALL] });

@@ -231,9 +231,9 @@ fn a_verb_examines_one_record_of_many_and_whoever_is_refused_does_not_ask_again(
             assert!(error.to_string().contains("cannot be read"), "{error}");
         }
         let all = searches(&server);
-        // The first ticket goes alone; the others go together.
+        // The tickets that come while a command is in flight go together.
         let asked = all.len() - read.len();
-        assert!((1..=3).contains(&asked), "{asked} commands for {REFUSED} who are refused");
+        assert!((1..=REFUSED / 4).contains(&asked), "{asked} commands for {REFUSED} tickets");
         assert!(read.len() >= 8, "{read:?}");
         for noted in all {
             let (keys, records) = (number(&noted, "keysExamined"), number(&noted, "docsExamined"));

@@ -3,8 +3,8 @@
 
 use mongodb::bson::{Bson, DateTime};
 use tenure_core::{
-    Engine as _, ErrorKind, Key, LeaveMode, NUMBER_MAX, Reason, Share, TicketState, WaitMode,
-    Window,
+    Engine as _, ErrorKind, Key, LeaveMode, NUMBER_MAX, Reason, Share, Ticket, TicketState,
+    WaitMode, Window,
 };
 use tenure_servers::mongodb::{Document, Server, doc};
 
@@ -50,8 +50,9 @@ fn only(server: &Server) -> Document {
 const NUMBERS: [&str; 5] = ["at", "last", "next_expiry", "of", "step"];
 
 /// Returns values that are none of them.
-fn no_numbers() -> [Bson; 4] {
-    ["noon".into(), vec![7_i64].into(), (-1_i64).into(), (4e12 + 0.5).into()]
+fn no_numbers() -> [Bson; 5] {
+    let of = i64::from(Share::WHOLE.of());
+    ["noon".into(), vec![of].into(), (-1_i64).into(), (4e12 + 0.5).into(), i64::MAX.into()]
 }
 
 #[test]
@@ -86,6 +87,51 @@ fn nobody_is_served_by_a_holder_who_leaves_a_line_that_cannot_be_read() {
                 assert!(!holders.iter().any(is_next), "{field}: {value}: {record}");
             }
         }
+    });
+}
+
+/// A client that left a line empty sends a shorter step first.
+#[test]
+fn nobody_joins_by_a_short_step_where_a_number_cannot_be_read() {
+    play(async || {
+        let server = Server::start().unwrap();
+        let store = store(&server.url()).await;
+        for (at, field) in NUMBERS.into_iter().enumerate() {
+            for (nth, value) in no_numbers().into_iter().enumerate() {
+                let key = format!("k{at}.{nth}");
+                for round in 0..2 {
+                    let own = ticket(&key, LONG);
+                    let joined = store.join(&own, WaitMode::NoWait).await;
+                    if round == 0 {
+                        assert_eq!(joined.unwrap().unwrap().state, TicketState::Holding);
+                        store.leave(&own, LeaveMode::Now).await.unwrap();
+                        put(&server, &key, &doc! { "$set": { field: &value } });
+                        continue;
+                    }
+                    let error = joined.expect_err(&format!("{field}: {value}"));
+                    assert_eq!(error.kind(), ErrorKind::Rejected, "{field}: {value}: {error}");
+                    assert!(error.to_string().contains("cannot be read"), "{field}: {error}");
+                }
+            }
+        }
+    });
+}
+
+/// The take of the second ticket is the first one in the list of takes.
+#[test]
+fn a_ticket_without_a_share_is_not_served_by_a_short_step() {
+    play(async || {
+        let server = Server::start().unwrap();
+        let store = store(&server.url()).await;
+        let [held, next, last] = [(); 3].map(|()| ticket("k", LONG));
+        for ticket in [&held, &next, &last] {
+            join(&store, ticket).await;
+        }
+        put(&server, "k", &doc! { "$unset": { "waiting.0.take": "" } });
+        let before = look_at(&server, "k");
+        let error = store.leave(&held, LeaveMode::Now).await.unwrap_err();
+        assert!(error.to_string().contains("cannot be read"), "{error}");
+        assert_eq!(look_at(&server, "k"), before);
     });
 }
 
@@ -142,27 +188,12 @@ fn nobody_is_let_in_beside_tickets_that_cannot_be_read() {
                 doc! { "key": "k", "of": "1", "held": [seat()], "waiting": [], "last": 7_i64 },
             ),
         ];
-        let mut cases = cases.to_vec();
-        for field in NUMBERS {
-            for value in no_numbers() {
-                let mut fields = line(Bson::Array(Vec::new()));
-                fields.extend(doc! { "next_expiry": 1_i64, field: value });
-                cases.push((field, fields));
-            }
-        }
         let mut faults = Vec::new();
         for (at, (what, fields)) in cases.iter().enumerate() {
             let key = format!("k{at}");
-            // A client that left this line empty tries a shorter step first.
-            let (knows, own) = (store(&server.url()).await, ticket(&key, LONG));
-            join(&knows, &own).await;
-            knows.leave(&own, LeaveMode::Now).await.unwrap();
             put(&server, &key, fields);
-            for (store, patience) in [
-                (knows, WaitMode::Wait),
-                (store(&server.url()).await, WaitMode::NoWait),
-                (store(&server.url()).await, WaitMode::Wait),
-            ] {
+            for patience in [WaitMode::NoWait, WaitMode::Wait] {
+                let store = store(&server.url()).await;
                 match store.join(&ticket(&key, LONG), patience).await {
                     Err(error) => {
                         let said = error.to_string();
@@ -183,6 +214,22 @@ fn nobody_is_let_in_beside_tickets_that_cannot_be_read() {
             }
         }
         assert!(faults.is_empty(), "{}", faults.join("\n"));
+    });
+}
+
+/// The client knows the line, and would send a shorter step.
+#[test]
+fn nobody_comes_in_behind_the_last_number() {
+    play(async || {
+        let server = Server::start().unwrap();
+        let store = store(&server.url()).await;
+        let highest = Ticket { floor: NUMBER_MAX, ..ticket("k", LONG) };
+        assert_eq!(join(&store, &highest).await.number, NUMBER_MAX);
+        store.leave(&highest, LeaveMode::Now).await.unwrap();
+        for _ in 0..2 {
+            let error = store.join(&ticket("k", LONG), WaitMode::Wait).await.unwrap_err();
+            assert_eq!(error.reason(), Some(Reason::NumbersUsedUp), "{error}");
+        }
     });
 }
 
