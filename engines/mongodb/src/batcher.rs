@@ -203,8 +203,8 @@ impl BatchSender {
         }
     }
 
-    /// Sends a request by a short step. Returns `None` if the request has none, or the record does not
-    /// match it.
+    /// Sends a request by a short step. Returns `None` if the request has none, or the record does
+    /// not match it.
     async fn send_short(
         &self,
         location: &Location,

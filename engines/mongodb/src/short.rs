@@ -136,8 +136,8 @@ fn answer_to_join() -> Document {
     doc! { "at": "$@at", "did": "$@did", "places": [place] }
 }
 
-/// A line with one holder, in which every life ends later than now. If tickets wait, the first takes
-/// the whole line, so none is served beside it.
+/// A line with one holder, in which every life ends later than now. If tickets wait, the first
+/// takes the whole line, so none is served beside it.
 fn expected_by_leave() -> Document {
     let first_end = bson!({ "$min": [{ "$min": "$held.ends" }, { "$min": "$waiting.ends" }] });
     let now = bson!({ "$max": ["$at", { "$toLong": "$$NOW" }] });
