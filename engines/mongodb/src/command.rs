@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 use crate::answer::whole;
-use crate::line::raw;
+use crate::line::{append_all, raw};
 use crate::server_label::ServerLabel;
 use crate::settings::Settings;
 use crate::{RETRIES, trouble};
@@ -77,10 +77,7 @@ impl<'a> RecordUpdate<'a> {
     /// Returns the query that finds the record if it is as expected.
     pub(crate) fn query(&self) -> RawDocumentBuf {
         let mut query = self.expects.clone();
-        for field in self.filter {
-            let (name, value) = field.expect("it was made of a document");
-            query.append(name, value);
-        }
+        append_all(&mut query, self.filter);
         query
     }
 

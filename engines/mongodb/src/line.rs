@@ -65,6 +65,14 @@ pub fn raw(stage: &Document) -> RawDocumentBuf {
     RawDocumentBuf::try_from(stage).expect("a stage is a document")
 }
 
+/// Appends the fields of another document.
+pub(crate) fn append_all(document: &mut RawDocumentBuf, more: &RawDocumentBuf) {
+    for field in more {
+        let (name, value) = field.expect("it was made of a document");
+        document.append(name, value);
+    }
+}
+
 /// Returns a field's name as it is sent.
 pub(crate) fn c_string(name: impl Into<String>) -> CString {
     CString::try_from(name.into()).expect("a field's name has no NUL")

@@ -13,7 +13,7 @@ use crate::batch;
 use crate::command::RecordUpdate;
 use crate::field_prefix::FieldPrefix;
 use crate::fresh::Fresh;
-use crate::line::{ALL, number_max, outcome, raw};
+use crate::line::{ALL, append_all, number_max, outcome, raw};
 use crate::location::Location;
 use crate::projection::Projections;
 use crate::record_map::RecordMap;
@@ -39,7 +39,7 @@ struct ShortStep {
 impl ShortSteps {
     pub(crate) fn new(prefix: &FieldPrefix, answers: &Projections) -> Self {
         let step = |expects: &Document, stages: &[Document], said: &Document| ShortStep {
-            expects: raw(expects),
+            expects: raw(&prefix.stage(expects)),
             stages: stages.iter().map(|stage| raw(&prefix.stage(stage))).collect(),
             fields: answers.said(&prefix.expression(said)),
         };
@@ -77,10 +77,7 @@ impl ShortSteps {
             }
             _ => return None,
         };
-        for field in &step.expects {
-            let (name, value) = field.expect("it was made of a document");
-            expects.append(name, value);
-        }
+        append_all(&mut expects, &step.expects);
         let first = batch::first(location, &[request], inbox, &Fresh::new());
         let (stages, fields) = (vec![step.stages.as_slice()], step.fields.clone());
         Some(RecordUpdate { expects, ..RecordUpdate::new(&location.filter, first, stages, fields) })
@@ -107,8 +104,8 @@ fn number_up_to(most: i64) -> Document {
 fn expected_by_join() -> Document {
     let last_clock = number_max() / 1000;
     doc! {
-        "held": { "$size": 0 }, "waiting": { "$size": 0 },
-        "at": number_up_to(last_clock), "next_expiry": number(), "of": number(),
+        "@held": { "$size": 0 }, "@waiting": { "$size": 0 },
+        "@at": number_up_to(last_clock), "@next_expiry": number(), "@of": number(),
         "$expr": { "$lte": [{ "$toLong": "$$NOW" }, last_clock] },
     }
 }
@@ -139,17 +136,16 @@ fn answer_to_join() -> Document {
 /// A line with one holder, in which every life ends later than now. If tickets wait, the first
 /// takes the whole line, so none is served beside it.
 fn expected_by_leave() -> Document {
-    let first_end = bson!({ "$min": [{ "$min": "$held.ends" }, { "$min": "$waiting.ends" }] });
-    let now = bson!({ "$max": ["$at", { "$toLong": "$$NOW" }] });
-    let takes_all = bson!({ "$eq": [{ "$arrayElemAt": ["$waiting.take", 0] }, "$of"] });
+    let first_end = bson!({ "$min": [{ "$min": "$@held.ends" }, { "$min": "$@waiting.ends" }] });
+    let takes_all = bson!({ "$eq": [{ "$arrayElemAt": ["$@waiting.take", 0] }, "$@of"] });
     doc! {
-        "held": { "$size": 1 },
+        "@held": { "$size": 1 },
         "$or": [
-            { "waiting": { "$size": 0 } },
-            { "waiting.0.ends": number(), "waiting.0.take": number(), "$expr": takes_all },
+            { "@waiting": { "$size": 0 } },
+            { "@waiting.0.ends": number(), "@waiting.0.take": number(), "$expr": takes_all },
         ],
-        "$expr": { "$gt": [first_end, now] },
-        "at": number(), "last": number(), "next_expiry": number(), "step": number(),
+        "$expr": { "$gt": [first_end, now()] },
+        "@at": number(), "@last": number(), "@next_expiry": number(), "@step": number(),
     }
 }
 
