@@ -7,6 +7,5 @@ mod json;
 pub(crate) mod keys;
 pub(crate) mod line;
 pub(crate) mod next;
-mod rfc3339;
 mod table;
 pub(crate) mod watch;

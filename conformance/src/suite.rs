@@ -77,6 +77,7 @@ const STEPS_MAX: u64 = 5_000_000;
 /// |---|---|
 /// | `last_permit`, `writer` | they are `mutex` with another share |
 /// | `shares`, `all`, `election` | they are made of the steps that `rule` and `model` show |
+/// | `once` | it is made of a lock and a value, which `mutex` and `values` show |
 /// | `names`, `inspection` | names are hashed before a connection is chosen |
 ///
 /// `TENURE_REQUIRE=all` makes a missing store a failure; `TENURE_SEED` runs one seed only.
@@ -137,6 +138,7 @@ macro_rules! deployment_chapter_tests {
     (shares $names:tt) => {};
     (all $names:tt) => {};
     (election $names:tt) => {};
+    (once $names:tt) => {};
     (names $names:tt) => {};
     (inspection $names:tt) => {};
     ($chapter:ident $names:tt) => { $crate::chapter_tests!($chapter $names); };

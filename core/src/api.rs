@@ -10,6 +10,7 @@ pub(crate) mod lease_handle;
 pub(crate) mod locks;
 pub(crate) mod multi;
 pub(crate) mod mutex;
+pub(crate) mod once;
 pub(crate) mod rwlock;
 pub(crate) mod semaphore;
 pub(crate) mod sequence;

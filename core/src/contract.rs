@@ -1,6 +1,6 @@
 //! The contract between an engine and its callers.
 //!
-//! Start with [`engine`]: nine operations and eight promises. Operations move a [`ticket`] in the
+//! Start with [`engine`]: ten operations and eight promises. Operations move a [`ticket`] in the
 //! line of a [`key`]. [`guarantees`] lists the properties of a store, and [`loss`] how a lock is
 //! lost. [`any`] is an engine of any type, and [`layer`] an engine around another one.
 

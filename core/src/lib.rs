@@ -40,6 +40,8 @@ pub use api::lease_handle::{LeaseHandle, Warning};
 pub use api::locks::Locks;
 pub use api::multi::{MultiGuard, MultiLock};
 pub use api::mutex::Mutex;
+pub use api::once::history::{SLOT_BYTES_MAX, SLOTS_MAX, SlotRun, SlotState};
+pub use api::once::{Once, OnceOutcome, SlotAttempt, SlotStart};
 pub use api::rwlock::RwLock;
 pub use api::semaphore::{PERMITS_MAX, Semaphore};
 pub use api::sequence::{Block, Sequence};
@@ -47,7 +49,7 @@ pub use api::watch::{Watch, WatchEvent};
 pub use background::backoff::{Backoff, jitter};
 pub use background::runtime::{BackgroundRuntime, BoxFuture, Runtime, ThisRuntime};
 pub use background::spawn::spawn_cancellable;
-pub use contract::engine::{CounterValue, Engine, Wake, Window};
+pub use contract::engine::{CounterValue, Engine, VALUE_BYTES_MAX, Wake, Window};
 pub use contract::error::{Error, ErrorKind, Reason, Result};
 pub use contract::guarantees::{
     EventDelivery, FaultTolerance, Guarantee, Guarantees, Liveness, TokenDurability,

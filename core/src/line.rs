@@ -4,12 +4,14 @@ pub(crate) mod change;
 mod count;
 mod journal;
 mod slot;
+mod value;
 
 pub use self::change::changes;
 pub use self::count::Count;
 pub use self::journal::Journal;
 use self::slot::NEVER;
 pub use self::slot::{LineEvent, LineObserver, Slot};
+pub use self::value::swap;
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;

@@ -54,6 +54,7 @@ struct Store {
     /// Larger than every number of the forgotten lines, which were empty.
     floor: u64,
     sequences: HashMap<Key, u64>,
+    values: HashMap<Key, String>,
     counts: HashMap<Key, Count>,
     /// With this many counts, those with an ended window are removed.
     counts_full: usize,
@@ -250,6 +251,10 @@ impl Engine for Memory {
             None => store.next(key, by),
             Some(window) => store.count(key, by, window, now),
         }
+    }
+
+    async fn swap(&self, key: &Key, seen: &str, value: &str) -> Result<String> {
+        Ok(crate::line::swap(&mut self.store().values, key, seen, value))
     }
 
     async fn close(&self) {}

@@ -2,6 +2,7 @@
 //! them.
 
 pub(crate) mod expiring_map;
+pub mod rfc3339;
 pub(crate) mod sampler;
 mod snapshot;
 

@@ -24,7 +24,7 @@ mod sync {
 }
 
 mod line {
-    pub(crate) use tenure_core::line::{Count, Journal, LineEvent, LineObserver};
+    pub(crate) use tenure_core::line::{Count, Journal, LineEvent, LineObserver, swap};
 }
 
 mod contract {

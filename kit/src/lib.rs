@@ -25,3 +25,4 @@ pub use link::{Connection, Link, ServerClient, as_transient};
 pub use link_pool::{LinkPool, driven_runtime};
 pub use server::{ConnectContext, DisconnectNotifier, Disconnected, Origin, Server};
 pub use single_flight::SingleFlight;
+pub use tenure_core::toolbox::rfc3339;

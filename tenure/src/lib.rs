@@ -74,8 +74,9 @@ struct Readme;
 pub use connect::connect;
 pub use tenure_core::{
     Block, Counter, CounterValue, Election, Error, ErrorKind, Key, Leadership, LeaseHandle, Locks,
-    Loss, MultiGuard, MultiLock, Mutex, MutexGuard, Permit, ReadGuard, Reason, Result, RwLock,
-    Semaphore, Sequence, Token, Window, WriteGuard, blocking,
+    Loss, MultiGuard, MultiLock, Mutex, MutexGuard, Once, OnceOutcome, Permit, ReadGuard, Reason,
+    Result, RwLock, Semaphore, Sequence, SlotAttempt, SlotRun, SlotStart, SlotState, Token, Window,
+    WriteGuard, blocking,
 };
 
 /// The content of a store: the tickets of a line, its events, its leader.
@@ -98,7 +99,7 @@ pub mod guarantees {
 pub mod limits {
     pub use tenure_core::{
         KEY_BYTES_MAX, LINE_TICKETS_MAX, NOTE_BYTES_MAX, NUMBER_MAX, OWNER_BYTES_MAX, PERMITS_MAX,
-        TTL_DEFAULT, TTL_MAX,
+        SLOT_BYTES_MAX, SLOTS_MAX, TTL_DEFAULT, TTL_MAX, VALUE_BYTES_MAX,
     };
 }
 

@@ -10,10 +10,10 @@ use tenure::inspect::WatchEvent;
 use tenure::inspect::{Event, EventKind};
 
 use super::json::Object;
-use super::rfc3339::rfc3339;
 use crate::failure::{Failure, answer, say};
 use crate::screen::{Screen, cut, printable};
 use crate::store::Address;
+use tenure_kit::rfc3339::rfc3339;
 
 /// Shows the events of the lines, until it is interrupted.
 ///

@@ -14,6 +14,7 @@ pub enum Verb {
     Line,
     Keys,
     Tally,
+    Swap,
 }
 
 /// A request to a store.

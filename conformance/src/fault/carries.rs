@@ -85,6 +85,15 @@ macro_rules! carries_every_verb {
                 self.carry(Verb::Tally.alone(), verb).await
             }
 
+            async fn swap(&self, key: &Key, seen: &str, value: &str) -> Result<String> {
+                let own = (key.clone(), seen.to_owned(), value.to_owned());
+                let verb = move |engine: Arc<E>| {
+                    let (key, seen, value) = own.clone();
+                    async move { engine.swap(&key, &seen, &value).await }
+                };
+                self.carry(Verb::Swap.alone(), verb).await
+            }
+
             async fn close(&self) {
                 self.engine.close().await;
             }

@@ -346,6 +346,23 @@ impl Arena {
         self.takes_additions(Some(Window { per: Duration::from_secs(3600), limit: None })).await
     }
 
+    /// Whether the store has values.
+    pub async fn keeps_values(&self) -> bool {
+        let key = Key::new("\u{1}values?").expect("the key is valid");
+        let client = self.client().await;
+        let answered = async {
+            loop {
+                match client.swap(&key, "", "").await {
+                    Ok(_) => return true,
+                    Err(error) if error.kind() == ErrorKind::Unsupported => return false,
+                    Err(error) => assert!(error.is_retryable(), "no value is returned: {error}"),
+                }
+                self.pass(self.beat() / 4).await;
+            }
+        };
+        self.soon("a value is returned", answered).await
+    }
+
     /// Whether the store adds to a number. A busy server may need several requests.
     async fn takes_additions(&self, window: Option<Window>) -> bool {
         let key = Key::new("\u{1}counts?").expect("the key is valid");

@@ -16,12 +16,14 @@ mod kind;
 mod model;
 mod names;
 mod numbers;
+mod once;
 mod order;
 mod processes;
 mod rule;
 mod shares;
 mod ttl;
 mod twice;
+mod values;
 mod waking;
 
 use std::sync::LazyLock;
@@ -137,6 +139,26 @@ macro_rules! each_case {
                 a_refused_count_opens_no_window,
                 looking_at_a_count_opens_no_window,
                 locks_sequences_and_counts_of_one_name_are_strangers,
+            ]
+            values: [
+                a_value_is_replaced_by_a_caller_that_has_seen_it,
+                a_swap_that_is_sent_twice_is_one_swap,
+                of_parallel_swaps_one_is_done,
+                an_empty_value_is_none,
+                a_value_does_not_end,
+                a_value_comes_back_as_it_was_given,
+                locks_sequences_and_values_of_one_name_are_strangers,
+            ]
+            once: [
+                a_slot_succeeds_once,
+                a_failed_run_frees_its_slot,
+                a_run_that_is_dropped_frees_its_slot,
+                a_caller_during_the_run_waits_and_does_not_run,
+                a_success_after_a_loss_does_not_count,
+                a_reset_during_the_run_does_not_lose_its_end,
+                slots_that_cannot_be_are_refused,
+                a_schedule_names_its_slots_by_time,
+                each_slot_of_three_machines_succeeds_once,
             ]
             names: [
                 distinct_names_are_distinct_locks,

@@ -5,14 +5,14 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use crate::event::Scope;
 use crate::{
     Block, Counter, CounterValue, Election, Key, Leader, Leaders, Leadership, LeaseHandle,
-    LeaveOutcome, LineEntry, Locks, Loss, MultiGuard, MultiLock, Mutex, MutexGuard, Permit,
-    ReadGuard, Result, RwLock, Semaphore, Sequence, TicketId, Warning, Watch, WatchEvent,
-    WriteGuard,
+    LeaveOutcome, LineEntry, Locks, Loss, MultiGuard, MultiLock, Mutex, MutexGuard, Once,
+    OnceOutcome, Permit, ReadGuard, Result, RwLock, Semaphore, Sequence, SlotRun, TicketId, Token,
+    Warning, Watch, WatchEvent, WriteGuard,
 };
 
 /// A type of Tenure whose async methods block.
@@ -121,7 +121,15 @@ macro_rules! terms_of_what_is_held {
     };
 }
 
-terms_of_what_is_held! { Mutex RwLock Semaphore MultiLock Election }
+terms_of_what_is_held! { Mutex RwLock Semaphore MultiLock Election Once }
+
+options! { Once:
+    slot(name: impl Into<String>);
+    at(scheduled: SystemTime);
+    every(period: Duration);
+    keep(time: Duration);
+    attempts(max: u32);
+}
 
 options! { Counter:
     window(per: Duration);
@@ -167,6 +175,11 @@ impl Blocking<Locks> {
     /// See [`Locks::election`].
     pub fn election(&self, key: impl AsRef<str>) -> Blocking<Election> {
         Blocking(self.0.election(key))
+    }
+
+    /// See [`Locks::once`].
+    pub fn once(&self, key: impl AsRef<str>) -> Blocking<Once> {
+        Blocking(self.0.once(key))
     }
 
     /// See [`Locks::sequence`].
@@ -265,6 +278,32 @@ verbs! { Election:
     leader() -> Result<Option<Leader>>, same;
     /// See [`Election::observe`].
     observe() -> Result<Blocking<Leaders>>, one;
+}
+
+verbs! { Once:
+    /// See [`Once::over`].
+    over() -> Result<Option<SlotRun>>, same;
+    /// See [`Once::slots`].
+    slots() -> Result<Vec<SlotRun>>, same;
+    /// See [`Once::reset`].
+    reset(slot: impl AsRef<str>) -> Result<bool>, same;
+    /// See [`Once::reset_all`].
+    reset_all() -> Result<()>, same;
+}
+
+impl Blocking<Once> {
+    /// See [`Once::run`]. The work is not stopped when the lock is lost: it calls
+    /// [`check`](LeaseHandle::check) before each step that must not happen twice.
+    ///
+    /// # Errors
+    ///
+    /// Those of the async form.
+    pub fn run<T, E>(
+        &self,
+        work: impl FnOnce(Token, LeaseHandle) -> Result<T, E>,
+    ) -> Result<OnceOutcome<T, E>> {
+        block_on(self.0.run(|token, lease| std::future::ready(work(token, lease))))
+    }
 }
 
 verbs! { Sequence:

@@ -190,6 +190,11 @@ impl Locks {
         self.client.open_engine()?.leave(&ticket, how).await
     }
 
+    /// The name of the owner, which others see in the line.
+    pub fn owner(&self) -> &Owner {
+        &self.owner
+    }
+
     /// A ticket of this owner, with default options.
     pub(crate) fn ticket(&self, key: Key) -> Ticket {
         Ticket { owner: self.owner.clone(), ..Ticket::new(key, Share::WHOLE) }

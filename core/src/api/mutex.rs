@@ -37,6 +37,11 @@ impl Locks {
 impl Mutex {
     lease_options!();
 
+    /// The mutex of this claim.
+    pub(crate) fn of(claim: Claim) -> Self {
+        Self { claim }
+    }
+
     /// Waits for the lock. Waiters are served in the order in which they came, if the store
     /// promises that.
     ///

@@ -46,6 +46,7 @@ trait Verbs: Send + Sync + 'static {
         by: u64,
         window: Option<Window>,
     ) -> Answer<'a, CounterValue>;
+    fn swap<'a>(&'a self, key: &'a Key, seen: &'a str, value: &'a str) -> Answer<'a, String>;
     fn close(&self) -> Boxed<'_, ()>;
 }
 
@@ -91,6 +92,10 @@ impl<E: Engine> Verbs for E {
         Box::pin(Engine::add(self, key, by, window))
     }
 
+    fn swap<'a>(&'a self, key: &'a Key, seen: &'a str, value: &'a str) -> Answer<'a, String> {
+        Box::pin(Engine::swap(self, key, seen, value))
+    }
+
     fn close(&self) -> Boxed<'_, ()> {
         Box::pin(Engine::close(self))
     }
@@ -131,6 +136,10 @@ impl Engine for AnyEngine {
 
     async fn add(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
         self.0.tally(key, by, window).await
+    }
+
+    async fn swap(&self, key: &Key, seen: &str, value: &str) -> Result<String> {
+        self.0.swap(key, seen, value).await
     }
 
     async fn close(&self) {

@@ -1,4 +1,4 @@
-//! An engine stores lines: nine operations, its guarantees, eight promises.
+//! An engine stores lines: ten operations, its guarantees, eight promises.
 
 use std::time::Duration;
 
@@ -127,10 +127,29 @@ pub trait Engine: Send + Sync + 'static {
         window: Option<Window>,
     ) -> impl Future<Output = Result<CounterValue>> + Send;
 
+    /// Replaces the value of a key if it is `seen`. Returns the value as it is then, so the exchange
+    /// has happened if the answer is `value`.
+    ///
+    /// A value is a text of at most [`VALUE_BYTES_MAX`], stored beside the line and as durable as a
+    /// sequence. A key without a value has the empty text, and the empty text removes the value. A
+    /// swap of `""` with `""` reads.
+    ///
+    /// A caller never writes the same text twice. A request that arrives late then finds another
+    /// text than `seen`, and changes nothing.
+    fn swap(
+        &self,
+        key: &Key,
+        seen: &str,
+        value: &str,
+    ) -> impl Future<Output = Result<String>> + Send;
+
     /// Waits until no request of this client is in flight, and ends its session. Later operations
     /// may be [`Unavailable`](crate::ErrorKind::Unavailable).
     fn close(&self) -> impl Future<Output = ()> + Send;
 }
+
+/// Maximum length of a value, in bytes of UTF-8.
+pub const VALUE_BYTES_MAX: usize = 64 * 1024;
 
 /// The answer of [`watch`](Engine::watch).
 ///

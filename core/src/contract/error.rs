@@ -125,6 +125,10 @@ pub enum Reason {
     UnreadableTicket,
     /// A stored number cannot be read: another program wrote it.
     UnreadableNumber,
+    /// A stored value cannot be read: another program or another version of Tenure wrote it.
+    UnreadableValue,
+    /// The key keeps [`SLOTS_MAX`](crate::SLOTS_MAX) slots already.
+    SlotsFull,
     /// The store has other data under a name of Tenure's.
     ForeignData,
     /// The store refuses clients without a login.

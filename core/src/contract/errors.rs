@@ -20,8 +20,15 @@ pub fn unreadable_number() -> Error {
         .with_reason(Reason::UnreadableNumber)
 }
 
-/// Adds the key, its place in the store and the way out to [`unreadable_ticket`] and
-/// [`unreadable_number`]. Returns any other error as it is.
+/// A stored value cannot be read, because it is no text. The engine adds the key and the place with
+/// [`with_place`].
+pub fn unreadable_value() -> Error {
+    Error::rejected("a stored value cannot be read: another program wrote it")
+        .with_reason(Reason::UnreadableValue)
+}
+
+/// Adds the key, its place in the store and the way out to [`unreadable_ticket`],
+/// [`unreadable_number`] and [`unreadable_value`]. Returns any other error as it is.
 ///
 /// ```
 /// use tenure::{Key, Reason};
@@ -38,6 +45,7 @@ pub fn with_place(error: Error, key: &Key, place: &str) -> Error {
     let way_out = match error.reason() {
         Some(Reason::UnreadableTicket) => "delete that ticket when no client holds the lock",
         Some(Reason::UnreadableNumber) => "write a number that is larger than all that were given",
+        Some(Reason::UnreadableValue) => "delete it, if its slots may run again",
         _ => return error,
     };
     error.with_key(key).with_more(format_args!("; the key is {key:?}, stored {place}: {way_out}"))

@@ -129,6 +129,16 @@ pub trait Layer: Send + Sync + 'static {
         self.intercept(Operation::Tally(key), self.inner().add(key, by, window))
     }
 
+    /// See [`Engine::swap`].
+    fn swap(
+        &self,
+        key: &Key,
+        seen: &str,
+        value: &str,
+    ) -> impl Future<Output = Result<String>> + Send {
+        self.intercept(Operation::Swap(key), self.inner().swap(key, seen, value))
+    }
+
     /// See [`Engine::close`].
     fn close(&self) -> impl Future<Output = ()> + Send {
         self.inner().close()
@@ -165,6 +175,8 @@ pub enum Operation<'a> {
     Keys(&'a str),
     /// [`Engine::add`].
     Tally(&'a Key),
+    /// [`Engine::swap`].
+    Swap(&'a Key),
 }
 
 impl<'a> Operation<'a> {
@@ -175,7 +187,9 @@ impl<'a> Operation<'a> {
             | Self::Renew(ticket)
             | Self::Leave(ticket, _)
             | Self::Watch(ticket) => Some(ticket),
-            Self::Events(_) | Self::Line(_) | Self::Keys(_) | Self::Tally(_) => None,
+            Self::Events(_) | Self::Line(_) | Self::Keys(_) | Self::Tally(_) | Self::Swap(_) => {
+                None
+            }
         }
     }
 
@@ -191,6 +205,7 @@ impl<'a> Operation<'a> {
             Self::Line(key) => debug_span!("line", %key),
             Self::Keys(prefix) => debug_span!("keys", prefix),
             Self::Tally(key) => debug_span!("tally", %key),
+            Self::Swap(key) => debug_span!("swap", %key),
         }
     }
 }
@@ -230,6 +245,10 @@ impl<A: Layer> Engine for A {
 
     async fn add(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
         Layer::tally(self, key, by, window).await
+    }
+
+    async fn swap(&self, key: &Key, seen: &str, value: &str) -> Result<String> {
+        Layer::swap(self, key, seen, value).await
     }
 
     async fn close(&self) {

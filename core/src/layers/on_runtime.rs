@@ -288,6 +288,11 @@ impl<E: Engine> Engine for OnRuntime<E> {
         self.ask(move |engine| async move { engine.add(&key, by, window).await }).await
     }
 
+    async fn swap(&self, key: &Key, seen: &str, value: &str) -> Result<String> {
+        let (key, seen, value) = (key.clone(), seen.to_owned(), value.to_owned());
+        self.ask(move |engine| async move { engine.swap(&key, &seen, &value).await }).await
+    }
+
     async fn close(&self) {
         let engine = self.engine.clone();
         let closed = carry_out(&*self.runtime, async move {

@@ -147,6 +147,10 @@ impl<E: Engine> Engine for Retry<E> {
         }
     }
 
+    async fn swap(&self, key: &Key, seen: &str, value: &str) -> Result<String> {
+        self.change(|_| self.engine.swap(key, seen, value)).await
+    }
+
     async fn close(&self) {
         self.engine.close().await;
     }

@@ -3,7 +3,7 @@
 use tenure_core::{Error, Loss, Result, errors, served};
 use tenure_queue::{
     Enter, Entered, Front, Node, Position, Precondition, Register, RegisterValue, Remove, Removed,
-    SessionId, TicketName, Why,
+    SessionId, TextValue, TicketName, Why,
 };
 
 use crate::ask::{
@@ -270,6 +270,13 @@ pub(crate) fn written(range: RangeResponse) -> Result<RegisterValue> {
     let value = std::str::from_utf8(&kept.value).ok().and_then(|text| text.parse().ok());
     let value = value.ok_or_else(errors::unreadable_number)?;
     Ok(RegisterValue { value, version: revision(kept.mod_revision) })
+}
+
+/// Reads the text of a register.
+pub(crate) fn text(range: RangeResponse) -> Result<TextValue> {
+    let Some(kept) = range.kvs.into_iter().next() else { return Ok(TextValue::default()) };
+    let text = String::from_utf8(kept.value).map_err(|_| errors::unreadable_value())?;
+    Ok(TextValue { text, version: revision(kept.mod_revision) })
 }
 
 /// Puts a session's key.

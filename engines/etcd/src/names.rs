@@ -6,6 +6,7 @@
 //! PREFIX/v1/s/LEASE                a session: it goes with its tickets, and so marks an expiry
 //! PREFIX/v1/f/LEASE/FENCE          keeps out requests that were given up: see `request_fences`
 //! PREFIX/v1/c/LINE                 the line's sequence
+//! PREFIX/v1/v/LINE                 the value of the line's key
 //! PREFIX/v1/b                      the ticket that was broken last
 //! ```
 //!
@@ -103,6 +104,7 @@ impl KeyNames {
         match register {
             Register::Base(line) => format!("{}/t/{line}/n", self.root),
             Register::Sequence(line) => format!("{}/c/{line}", self.root),
+            Register::Value(line) => format!("{}/v/{line}", self.root),
         }
         .into_bytes()
     }

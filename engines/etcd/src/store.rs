@@ -7,7 +7,7 @@ use futures_util::future::{join_all, select_all, try_join_all};
 use tenure_core::{Error, ErrorKind, Guarantees, Key, Loss, Result, TicketId, served};
 use tenure_queue::{
     Enter, Entered, Followed, Front, Granted, Hint, LineId, Node, OpenWatch, Position, Register,
-    RegisterValue, Remove, Removed, SessionId, SessionStore, Sought, TicketName,
+    RegisterValue, Remove, Removed, SessionId, SessionStore, Sought, TextValue, TicketName,
 };
 
 use crate::client::{Etcd, PAGE};
@@ -249,6 +249,26 @@ impl SessionStore for Etcd {
             return Ok((RegisterValue { value, version: at }, true));
         }
         Ok((entry::written(ask::ranges(answer).next().unwrap_or_default())?, false))
+    }
+
+    async fn read_text(&self, register: &Register) -> Result<TextValue> {
+        let (range, _) = self.cluster.range(ask::get(self.keys.register(register))).await?;
+        entry::text(range)
+    }
+
+    async fn write_text(
+        &self,
+        register: &Register,
+        text: &str,
+        version: u64,
+    ) -> Result<(TextValue, bool)> {
+        let key = self.keys.register(register);
+        let answer = self.cluster.txn(entry::write(key, text.into(), version)).await?;
+        let at = answered_at(answer.header);
+        if answer.succeeded {
+            return Ok((TextValue { text: text.to_owned(), version: at }, true));
+        }
+        Ok((entry::text(ask::ranges(answer).next().unwrap_or_default())?, false))
     }
 
     async fn follow(&self) -> Result<Option<Followed>> {

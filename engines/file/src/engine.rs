@@ -1,4 +1,4 @@
-//! The engine: nine verbs, each of them one visit to a book.
+//! The engine: ten verbs, each of them one visit to a book.
 
 use std::time::Instant;
 
@@ -92,6 +92,11 @@ impl Engine for FileStore {
     async fn add(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
         let tally = tally::add(&self.store, key, by, window).await;
         tally.map_err(|error| without_holder(error, self.store.context.root.path()))
+    }
+
+    async fn swap(&self, key: &Key, seen: &str, value: &str) -> Result<String> {
+        let swapped = tally::swap(&self.store, key, seen, value).await;
+        swapped.map_err(|error| without_holder(error, self.store.context.root.path()))
     }
 
     async fn close(&self) {

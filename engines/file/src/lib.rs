@@ -43,7 +43,7 @@
 //! | `waking` | the waiters of this process, and the FIFOs between processes |
 //! | `visits` | locking and unlocking a book, damaged books, and the store as its books |
 //! | `verbs` | the part of each verb that runs in a visit |
-//! | `engine`, `store`, `facts` | the nine verbs, opening a store, its guarantees |
+//! | `engine`, `store`, `facts` | the ten verbs, opening a store, its guarantees |
 //! | `description`, `url`, `settings` | the engine's description, its URLs and its options |
 
 #[cfg(not(unix))]

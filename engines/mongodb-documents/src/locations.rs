@@ -22,6 +22,7 @@ const QUEUE: &str = "queue of jobs";
 /// document.
 pub(crate) const NOT_BEFORE: &str = "not_before";
 /// Why locks on documents have no sequences and counts.
+pub(crate) const NO_VALUES: &str = "locks on documents cannot keep slots of `once`, which need records of their own: take named locks for them";
 pub(crate) const NO_NUMBERS: &str = "locks on documents cannot keep sequences and counts, which need records of their own: take named locks for them";
 /// Why the documents that are locked cannot be listed.
 pub(crate) const NO_LIST: &str = "locks on documents cannot list what is locked, which would read the whole collection: ask for one document, or take named locks";

@@ -14,7 +14,7 @@ use tenure_mongodb::MongoStore;
 use tenure_mongodb::extension::{JoinOutcome, Reads};
 use tokio::sync::oneshot;
 
-use crate::locations::{Claiming, NO_LIST, NO_NUMBERS, is_queue};
+use crate::locations::{Claiming, NO_LIST, NO_NUMBERS, NO_VALUES, is_queue};
 use crate::store::{DocumentStore, no_document};
 
 /// Poll interval of onlookers.
@@ -105,6 +105,10 @@ impl Layer for DocumentView {
 
     async fn tally(&self, _key: &Key, _by: u64, _window: Option<Window>) -> Result<CounterValue> {
         Err(Error::unsupported(NO_NUMBERS))
+    }
+
+    async fn swap(&self, _key: &Key, _seen: &str, _value: &str) -> Result<String> {
+        Err(Error::unsupported(NO_VALUES))
     }
 }
 

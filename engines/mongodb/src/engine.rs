@@ -1,4 +1,4 @@
-//! The engine: each of the nine verbs is one command to the primary.
+//! The engine: each of the ten verbs is one command to the primary.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use mongodb::bson::rawdoc;
 use tenure_core::event::{Cursor, EventBatch, Scope};
 use tenure_core::{
     CounterValue, Engine, Guarantees, Key, LeaveMode, LeaveOutcome, Place, Result, Ticket,
-    TicketId, TicketState, WaitMode, Wake, Window,
+    TicketId, TicketState, WaitMode, Wake, Window, errors,
 };
 use tokio::time::timeout;
 
@@ -19,6 +19,7 @@ use crate::location::Location;
 use crate::request::{Reads, TicketRequest, Verb};
 use crate::store::MongoStore;
 use crate::trouble;
+use crate::value;
 
 impl MongoStore {
     fn known<T>(&self, answer: Option<T>) -> Result<T> {
@@ -210,6 +211,24 @@ impl Engine for MongoStore {
         match counted.map_err(|error| trouble::in_record(error, collection, &record, key))? {
             Some(answer) => self.known(answer::tallied(&answer, key, by))?,
             None => Ok(CounterValue::new(0, true, window.map(|window| window.per))),
+        }
+    }
+
+    async fn swap(&self, key: &Key, seen: &str, value: &str) -> Result<String> {
+        let record = record(key) + ":v";
+        let filter = rawdoc! { "_id": record.as_str() };
+        let (first, stages) = (value::ask(seen, value), value::stages());
+        let update = RecordUpdate {
+            makes: !value.is_empty(),
+            ..RecordUpdate::new(&filter, first, vec![&stages], value::fields())
+        };
+        let Some(answer) = self.commands.update(&update).await? else { return Ok(String::new()) };
+        match answer.get_str("value") {
+            Ok(text) => Ok(text.to_owned()),
+            Err(_) => {
+                let (error, collection) = (errors::unreadable_value(), &self.commands.collection);
+                Err(trouble::in_record(error, collection, &record, key))
+            }
         }
     }
 

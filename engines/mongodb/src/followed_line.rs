@@ -27,8 +27,8 @@ const IDLE: Duration = Duration::from_secs(30);
 const CHANGES_MAX: usize = 1024;
 /// Pause before lines are read again that could not be read.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Ends of the ids of sequences and counts, which are no lines.
-const NUMBERS: [&str; 2] = [":n", ":c"];
+/// Ends of the ids of sequences, counts and values, which are no lines.
+const NUMBERS: [&str; 3] = [":n", ":c", ":v"];
 /// Distance from the first cursor of one stream to the first of the next: no cursor belongs to two.
 pub(crate) const CURSORS: u64 = 1 << 40;
 

@@ -23,7 +23,7 @@
 //! | `lib` | how to get locks; nothing else is needed to use the engine |
 //! | `description`, `url`, `settings` | the schemes and options of the engine, how its URLs are read, and what they mean |
 //! | `connect` | how the driver is set up |
-//! | `store`, `engine` | how the engine is opened, and the nine verbs |
+//! | `store`, `engine` | how the engine is opened, and the ten verbs |
 //! | `facts` | the results of the check at start-up: guarantees, refusals, warnings |
 //! | `trouble`, `server_label` | error messages; the names of the servers, without passwords |
 //!
@@ -86,6 +86,7 @@ mod store;
 mod stream;
 mod trouble;
 mod url;
+mod value;
 mod verbs;
 mod wants;
 mod watching;

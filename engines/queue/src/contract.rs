@@ -116,6 +116,18 @@ pub trait SessionStore: Send + Sync + 'static {
         version: u64,
     ) -> impl Future<Output = Result<(RegisterValue, bool)>> + Send;
 
+    /// Reads the text of a register.
+    fn read_text(&self, register: &Register) -> impl Future<Output = Result<TextValue>> + Send;
+
+    /// Writes a text if the register still has this version. Returns the text as it is now, and
+    /// whether it was written.
+    fn write_text(
+        &self,
+        register: &Register,
+        text: &str,
+        version: u64,
+    ) -> impl Future<Output = Result<(TextValue, bool)>> + Send;
+
     /// Subscribes to all changes of all nodes from now on; `None` if the store cannot report them.
     /// It may take long, because it lists all nodes first. Each of its requests has a time limit of
     /// its own.
@@ -277,13 +289,24 @@ pub enum Hint {
     Released(u64),
 }
 
-/// A number that a store keeps beside a line for good.
+/// A number or a text that a store keeps beside a line for good.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Register {
     /// The base: it is added to the numbers of nodes.
     Base(LineId),
     /// The last number of a sequence.
     Sequence(LineId),
+    /// The value of a key: a text, and the only register that is no number.
+    Value(LineId),
+}
+
+/// A stored text: empty in version 0 if it was never written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TextValue {
+    /// The text.
+    pub text: String,
+    /// Its version.
+    pub version: u64,
 }
 
 /// The content of a register: 0 in version 0 if it was never written.

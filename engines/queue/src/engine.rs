@@ -1,4 +1,4 @@
-//! One client of a store: its tickets, its sessions, its event feed, and the nine verbs.
+//! One client of a store: its tickets, its sessions, its event feed, and the ten verbs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::sessions::Sessions;
 /// Pause of an onlooker between two reads, if the store cannot report changes.
 const LOOK_PAUSE: Duration = Duration::from_millis(250);
 
-/// Lines of tickets in a store: the nine verbs of [`Engine`].
+/// Lines of tickets in a store: the ten verbs of [`Engine`].
 pub struct SessionEngine<S> {
     pub(crate) parts: Arc<Parts<S>>,
     pub(crate) sessions: Arc<Sessions>,
@@ -148,6 +148,23 @@ impl<S: SessionStore> Engine for SessionEngine<S> {
         let counted = self.parts.in_time(self.next(key, by, &register)).await;
         let place = || self.parts.store.place_of_register(&register);
         counted.map_err(|error| errors::with_place(error, key, &place()))
+    }
+
+    async fn swap(&self, key: &Key, seen: &str, value: &str) -> Result<String> {
+        let (store, register) = (&self.parts.store, Register::Value(LineId::of(key)));
+        let swapped = self.parts.in_time(async {
+            let mut stored = store.read_text(&register).await?;
+            while stored.text == seen && value != seen {
+                let (now, is_written) = store.write_text(&register, value, stored.version).await?;
+                stored = now;
+                if is_written {
+                    break;
+                }
+            }
+            Ok(stored.text)
+        });
+        let place = || store.place_of_register(&register);
+        swapped.await.map_err(|error| errors::with_place(error, key, &place()))
     }
 
     async fn close(&self) {

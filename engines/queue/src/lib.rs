@@ -15,7 +15,7 @@
 //! | `session`, `sessions` | the life of all tickets of one ttl, counted from before each request |
 //! | `own_tickets`, `own_ticket` | the tickets of this client, and one of them |
 //! | `parts` | what the tasks of a client share with it |
-//! | `engine` | one client: its tickets, its sessions, and the nine verbs |
+//! | `engine` | one client: its tickets, its sessions, and the ten verbs |
 //! | `joining`, `renewing`, `leaving`, `waking`, `counting` | the steps of each verb |
 //! | `seeing` | reads of a ticket and of its line |
 //! | `likely_free` | which lines seem to be free |
@@ -41,7 +41,7 @@ mod waking;
 
 pub use contract::{
     ChangesAt, Enter, Entered, Followed, Front, Granted, Hint, NodeChange, OpenWatch, Precondition,
-    Register, RegisterValue, Remove, Removed, SessionId, SessionStore, Sought, Why,
+    Register, RegisterValue, Remove, Removed, SessionId, SessionStore, Sought, TextValue, Why,
 };
 pub use engine::SessionEngine;
 pub use likely_free::LikelyFree;

@@ -153,9 +153,19 @@ pub trait RecordStore: Send + Sync + 'static {
         window: Option<Window>,
     ) -> impl Future<Output = Result<CounterValue>> + Send;
 
+    /// Replaces the value of a key in one atomic step, if it is `seen`. Returns the value then. See
+    /// [`Engine::swap`](tenure_core::Engine::swap).
+    fn swap(
+        &self,
+        key: &Key,
+        seen: &str,
+        value: &str,
+    ) -> impl Future<Output = Result<String>> + Send;
+
     /// Deletes [orphans](LineRecord::is_orphan): records that were written at least `idle` ago,
     /// whose tickets have all expired, and whose `last` is below the clock, so that later numbers
-    /// are larger without them. Deletes windowed counts that are over, and never a sequence. One
+    /// are larger without them. Deletes windowed counts that are over, and never a sequence
+    /// or a value. One
     /// call may delete a part of them.
     fn sweep(&self, idle: Duration) -> impl Future<Output = Result<()>> + Send;
 

@@ -1,4 +1,4 @@
-//! The nine verbs of an engine, on a store of records.
+//! The ten verbs of an engine, on a store of records.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -204,6 +204,10 @@ impl<S: RecordStore> Engine for RecordEngine<S> {
 
     async fn add(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
         self.batcher.call(self.store.add(key, by, window)).await
+    }
+
+    async fn swap(&self, key: &Key, seen: &str, value: &str) -> Result<String> {
+        self.batcher.call(self.store.swap(key, seen, value)).await
     }
 
     async fn close(&self) {

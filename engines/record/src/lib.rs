@@ -15,7 +15,7 @@
 //! | `open_line` | one step on a line: pure, with the time as an argument |
 //! | `batch` | the requests for one line, sent in batches |
 //! | `listener` | the store's notices, while a task watches a ticket |
-//! | `engine` | the nine verbs, the polls of a store without push, the sweep |
+//! | `engine` | the ten verbs, the polls of a store without push, the sweep |
 
 mod batch;
 mod contract;

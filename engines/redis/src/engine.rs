@@ -1,4 +1,4 @@
-//! The engine: each of the nine verbs is one script, sent to the server of the line.
+//! The engine: each of the ten verbs is one script, sent to the server of the line.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -223,6 +223,24 @@ impl<D: Deployment> Engine for RedisEngine<D> {
             return Err(errors::count_is_full(key, tally.value, by));
         }
         Ok(tally)
+    }
+
+    async fn swap(&self, key: &Key, seen: &str, value: &str) -> Result<String> {
+        let name = self.name(key) + ":v";
+        let route = self.deployment.here().await?.keeping();
+        let mut call = self.script(|scripts| &scripts.swap).on(&name);
+        call.arg(seen).arg(value);
+        let answer = self.deployment.answered(route.call(&call).await);
+        let answer = answer.map_err(|error| self.of_name(error, &name, key))?;
+        let text = match answer {
+            Value::BulkString(bytes) => String::from_utf8(bytes),
+            _ => return Err(self.deployment.strange()),
+        };
+        let text = text.map_err(|_| self.of_name(errors::unreadable_value(), &name, key))?;
+        if text == value && value != seen {
+            route.acknowledged().await?;
+        }
+        Ok(text)
     }
 
     async fn close(&self) {}

@@ -27,7 +27,7 @@
 //! | `description`, `url`, `settings` | the engine's description, its URLs and its settings |
 //! | `connect` | how a connection is opened: addresses, TLS, login |
 //! | `link` | the server-specific part of the kit's links, and the state of one connection |
-//! | `store`, `engine` | how the engine is opened, and the nine verbs |
+//! | `store`, `engine` | how the engine is opened, and the ten verbs |
 //! | `facts` | the results of the start-up check: guarantees, refusals, warnings |
 //! | `trouble` | error messages; `secret` keeps passwords out of them |
 //!

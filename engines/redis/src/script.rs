@@ -43,6 +43,7 @@ pub struct Scripts {
     pub(crate) keys: Script,
     pub(crate) sequence: Script,
     pub(crate) count: Script,
+    pub(crate) swap: Script,
 }
 
 /// The kind of push to a served ticket.
@@ -149,13 +150,15 @@ impl Scripts {
             keys: Script::new(&[master, NOW, READABLE, LOOK, include_str!("scripts/keys.lua")]),
             sequence: Script::new(&[master, NUMBER, include_str!("scripts/sequence.lua")]),
             count: Script::new(&[master, NUMBER, include_str!("scripts/count.lua")]),
+            swap: Script::new(&[master, include_str!("scripts/swap.lua")]),
         }
     }
 
     /// Returns all of them, to load them.
-    pub(crate) fn all(&self) -> [&Script; 10] {
-        let Self { join, renew, leave, batch, list, look, broken, keys, sequence, count } = self;
-        [join, renew, leave, batch, list, look, broken, keys, sequence, count]
+    pub(crate) fn all(&self) -> [&Script; 11] {
+        let Self { join, renew, leave, batch, list, look, broken, keys, sequence, count, swap } =
+            self;
+        [join, renew, leave, batch, list, look, broken, keys, sequence, count, swap]
     }
 }
 

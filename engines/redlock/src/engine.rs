@@ -1,4 +1,4 @@
-//! The engine: the nine verbs over a quorum.
+//! The engine: the ten verbs over a quorum.
 
 use futures_util::future::{join, join_all};
 use tenure_core::event::{Cursor, EventBatch, Scope};
@@ -144,6 +144,12 @@ impl Engine for Quorum {
     async fn add(&self, _: &Key, _: u64, _: Option<Window>) -> Result<CounterValue> {
         Err(Error::unsupported(
             "a quorum keeps no counters and no sequences: use one store for them, because the counts of several cannot be made one",
+        ))
+    }
+
+    async fn swap(&self, _: &Key, _: &str, _: &str) -> Result<String> {
+        Err(Error::unsupported(
+            "a quorum keeps no values, and so no slots of `once`: use one store for them, because the values of several cannot be replaced in one step",
         ))
     }
 

@@ -4,7 +4,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `lib` | the quorum: its stores, its names, its records of tickets |
-//! | `engine` | the nine verbs |
+//! | `engine` | the ten verbs |
 //! | `attempt` | one attempt to hold, and the renewal and the release of one that holds |
 //! | `wait_queue` | the queue of a key, in one of the stores |
 //! | `tokens` | the numbers that a client proposes |

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
+use tenure_core::line::swap;
 use tenure_core::sync::Mutex;
 use tenure_core::{CounterValue, Guarantees, Key, NUMBER_MAX, Result, Runtime, Window};
 use tenure_record::{
@@ -15,7 +16,7 @@ use tenure_record::{
 use tokio::sync::mpsc;
 
 use crate::StoreClock;
-use crate::table::Counters;
+use crate::table::{Counters, Values};
 
 /// Records in a map. Clones are clients of the same store.
 #[derive(Clone)]
@@ -25,6 +26,7 @@ pub struct ToyRecords(Arc<(Mutex<RecordTables>, StoreClock)>);
 struct RecordTables {
     lines: BTreeMap<Key, LineRecord>,
     counters: Counters,
+    values: Values,
     listeners: HashMap<Inbox, mpsc::Sender<RecordNotice>>,
 }
 
@@ -104,6 +106,10 @@ impl RecordStore for ToyRecords {
 
     async fn add(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
         self.transaction(|tables, now_us| tables.counters.add(key, by, window, now_us))
+    }
+
+    async fn swap(&self, key: &Key, seen: &str, value: &str) -> Result<String> {
+        Ok(self.transaction(|tables, _| swap(&mut tables.values, key, seen, value)))
     }
 
     async fn sweep(&self, idle: Duration) -> Result<()> {

@@ -1,6 +1,6 @@
 //! The toy's table: what a real store does in one atomic step for each verb. Time is an argument.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use tenure_core::line::Count;
@@ -14,6 +14,7 @@ use tenure_core::{
 pub(crate) struct Table {
     lines: BTreeMap<Key, Rows>,
     pub(crate) counters: Counters,
+    pub(crate) values: Values,
 }
 
 /// The sequences and the windowed counts.
@@ -90,6 +91,9 @@ impl Counters {
         Ok(value)
     }
 }
+
+/// Values, each replaced only by a caller that has seen it.
+pub(crate) type Values = HashMap<Key, String>;
 
 impl Rows {
     pub(crate) fn join(

@@ -6,6 +6,7 @@
 //! PREFIX/v1/t/LINE/less-TICKET-TAKE             the ticket takes less now: ephemeral, too
 //! PREFIX/v1/t/LINE/base                         what is added to the line's numbers
 //! PREFIX/v1/c/LINE                              the line's sequence
+//! PREFIX/v1/c/LINE-value                        the value of the line's key
 //! PREFIX/v1/now                                 written for the present transaction, and to renew
 //! ```
 //!
@@ -95,6 +96,7 @@ impl NodePaths {
         match register {
             Register::Base(line) => format!("{}/{BASE}", self.line(line)),
             Register::Sequence(line) => format!("{}/c/{line}", self.root),
+            Register::Value(line) => format!("{}/c/{line}-value", self.root),
         }
     }
 }

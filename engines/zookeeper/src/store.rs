@@ -7,7 +7,7 @@ use futures_util::future::{join, join_all, select_all};
 use tenure_core::{Error, Guarantees, Key, Loss, Result, TicketId};
 use tenure_queue::{
     Enter, Entered, Followed, Front, Granted, Hint, LineId, Node, OpenWatch, Position, Register,
-    RegisterValue, Remove, Removed, SessionId, SessionStore, Sought, TicketName,
+    RegisterValue, Remove, Removed, SessionId, SessionStore, Sought, TextValue, TicketName,
 };
 use zookeeper_client::{Acls, CreateMode, Error as Said};
 
@@ -169,7 +169,30 @@ impl SessionStore for ZooKeeper {
         version: u64,
     ) -> Result<(RegisterValue, bool)> {
         let wire = self.wire().await?;
-        let written = self.write_over(&wire, register, value, version).await;
+        let text = value.to_string();
+        let written = async {
+            let ((bytes, version), is_written) =
+                self.write_over(&wire, register, text.as_bytes(), version).await?;
+            Ok((number(&bytes, version)?, is_written))
+        };
+        written.await.map_err(|said: Said| self.said(&said))
+    }
+
+    async fn read_text(&self, register: &Register) -> Result<TextValue> {
+        let wire = self.wire().await?;
+        let read = self.data(&wire, register).await.and_then(text);
+        read.map_err(|said| self.said(&said))
+    }
+
+    async fn write_text(
+        &self,
+        register: &Register,
+        value: &str,
+        version: u64,
+    ) -> Result<(TextValue, bool)> {
+        let wire = self.wire().await?;
+        let written = self.write_over(&wire, register, value.as_bytes(), version).await;
+        let written = written.and_then(|(now, is_written)| Ok((text(now)?, is_written)));
         written.map_err(|said| self.said(&said))
     }
 
@@ -277,36 +300,48 @@ impl ZooKeeper {
         wire: &ServerSession,
         register: &Register,
     ) -> Result<RegisterValue, Said> {
+        let (bytes, version) = self.data(wire, register).await?;
+        number(&bytes, version)
+    }
+
+    /// Reads a register. Its version is 0 if it does not exist.
+    async fn data(
+        &self,
+        wire: &ServerSession,
+        register: &Register,
+    ) -> Result<(Vec<u8>, u64), Said> {
         let path = self.keys.register(register);
         let turn = wire.turn().await?;
         let both = join(self.sync_over(&turn), turn.get_data(&path));
         let (synced, read) = wire.in_time(both).await?;
         synced.transpose()?;
         match read {
-            Ok((value, stat)) => number(&value, stat.version),
-            Err(Said::NoNode) => Ok(RegisterValue::default()),
+            Ok((bytes, stat)) => Ok((bytes, version(stat.version))),
+            Err(Said::NoNode) => Ok((Vec::new(), 0)),
             Err(said) => Err(said),
         }
     }
 
+    /// Writes a register if it still has this version. Returns it as it is now, and whether it was
+    /// written.
     async fn write_over(
         &self,
         wire: &ServerSession,
         register: &Register,
-        value: u64,
-        version: u64,
-    ) -> Result<(RegisterValue, bool), Said> {
-        let (path, text) = (self.keys.register(register), value.to_string());
+        bytes: &[u8],
+        seen: u64,
+    ) -> Result<((Vec<u8>, u64), bool), Said> {
+        let path = self.keys.register(register);
         let turn = wire.turn().await?;
-        if version > 0 {
-            let changes = i32::try_from(version - 1).unwrap_or(i32::MAX);
-            match wire.in_time(turn.set_data(&path, text.as_bytes(), Some(changes))).await? {
-                Ok(stat) => return Ok((number(text.as_bytes(), stat.version)?, true)),
+        if seen > 0 {
+            let changes = i32::try_from(seen - 1).unwrap_or(i32::MAX);
+            match wire.in_time(turn.set_data(&path, bytes, Some(changes))).await? {
+                Ok(stat) => return Ok(((bytes.to_vec(), version(stat.version)), true)),
                 Err(Said::BadVersion | Said::NoNode) => {}
                 Err(said) => return Err(said),
             }
             drop(turn);
-            return Ok((self.written(wire, register).await?, false));
+            return Ok((self.data(wire, register).await?, false));
         }
         let acls = Acls::new(&self.acls);
         if let Register::Base(line) = register {
@@ -318,13 +353,13 @@ impl ZooKeeper {
             }
         }
         let persistent = CreateMode::Persistent.with_acls(acls);
-        match wire.in_time(turn.create(&path, text.as_bytes(), &persistent)).await? {
-            Ok(_) => return Ok((number(text.as_bytes(), 0)?, true)),
+        match wire.in_time(turn.create(&path, bytes, &persistent)).await? {
+            Ok(_) => return Ok(((bytes.to_vec(), version(0)), true)),
             Err(Said::NodeExists) => {}
             Err(said) => return Err(said),
         }
         drop(turn);
-        Ok((self.written(wire, register).await?, false))
+        Ok((self.data(wire, register).await?, false))
     }
 }
 
@@ -345,10 +380,22 @@ fn released(own: &Node, ahead: &Node, watches: &[NodeWatch], roll: &NodeCache) -
     (is_alive && is_same_connection).then_some(Hint::Released(at))
 }
 
-/// Reads a number from a node with this data version. If it is no number, no new number can be
-/// above the earlier ones.
-fn number(text: &[u8], changes: i32) -> Result<RegisterValue, Said> {
-    let value = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
-    let value = value.ok_or(trouble::UNREADABLE_NUMBER)?;
-    Ok(RegisterValue { value, version: u64::try_from(changes).unwrap_or(0) + 1 })
+/// Reads a number from a node. If it is no number, no new number can be above the earlier ones. A
+/// node that does not exist has none.
+fn number(bytes: &[u8], version: u64) -> Result<RegisterValue, Said> {
+    if version == 0 {
+        return Ok(RegisterValue::default());
+    }
+    let value = std::str::from_utf8(bytes).ok().and_then(|text| text.parse().ok());
+    Ok(RegisterValue { value: value.ok_or(trouble::UNREADABLE_NUMBER)?, version })
+}
+
+fn text((bytes, version): (Vec<u8>, u64)) -> Result<TextValue, Said> {
+    let text = String::from_utf8(bytes).map_err(|_| trouble::UNREADABLE_VALUE)?;
+    Ok(TextValue { text, version })
+}
+
+/// The version of a register, from its node's count of changes.
+fn version(changes: i32) -> u64 {
+    u64::try_from(changes).unwrap_or(0) + 1
 }

@@ -14,6 +14,8 @@ use crate::settings::Settings;
 pub(crate) const UNREADABLE_TICKET: Said = Said::BadArguments(&"unreadable ticket");
 /// The engine found a stored number that it cannot read.
 pub(crate) const UNREADABLE_NUMBER: Said = Said::BadArguments(&"unreadable number");
+/// The engine found a stored value that is no text.
+pub(crate) const UNREADABLE_VALUE: Said = Said::BadArguments(&"unreadable value");
 
 /// Returns the error for an answer of a server, or of the way to it.
 pub(crate) fn error(settings: &Settings, said: &Said) -> Error {
@@ -44,6 +46,7 @@ pub(crate) fn error(settings: &Settings, said: &Said) -> Error {
         Said::Throttled => Error::unavailable(format!("{whom} has more to do than it can")),
         said if *said == UNREADABLE_TICKET => errors::unreadable_ticket(),
         said if *said == UNREADABLE_NUMBER => errors::unreadable_number(),
+        said if *said == UNREADABLE_VALUE => errors::unreadable_value(),
         Said::NodeExists
         | Said::BadVersion
         | Said::NotEmpty

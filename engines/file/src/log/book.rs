@@ -245,7 +245,7 @@ impl Book {
             boot: Boot::now().0,
             ..self.header
         };
-        let durable = !self.state.sequences.is_empty();
+        let durable = self.state.is_durable();
         let whose = dir::look_at(&self.file)?.owner;
         let draft = Draft::write(dir, header, &records, Some(whose), durable)?;
         drop(records);
@@ -272,9 +272,9 @@ impl Book {
     }
 
     /// Flushes the file and its name, so that they survive a power cut. The first number of a
-    /// sequence in it has done that already.
+    /// sequence or the first value in it has done that already.
     pub(crate) fn anchor(&self, books: &Dir, root: &Dir) -> io::Result<()> {
-        if self.state.sequences.is_empty() {
+        if !self.state.is_durable() {
             self.file.sync_all()?;
             books.sync()?;
             root.sync()?;

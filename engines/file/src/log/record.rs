@@ -36,6 +36,8 @@ pub(crate) enum Record<'a> {
     Sequence { key: Cow<'a, Key>, value: u64 },
     /// A windowed count has come to this value, and its window ends then.
     Count { key: Cow<'a, Key>, count: Count },
+    /// The value of a key. The empty text removes it.
+    Value { key: Cow<'a, Key>, value: Cow<'a, str> },
     /// The book was damaged while these sessions lived. They may hold locks that the new book does
     /// not have.
     DamageHold { aside: Cow<'a, str>, sessions: Cow<'a, [OwnerId]> },
@@ -77,6 +79,10 @@ impl Record<'_> {
                     word(out, *number);
                 }
             }
+            Self::Value { key, value } => {
+                text(out, key.as_str());
+                text(out, value);
+            }
             Self::DamageHold { aside, sessions } => {
                 text(out, aside);
                 sessions.iter().for_each(|session| long(out, session.0));
@@ -97,6 +103,7 @@ impl Record<'_> {
             Self::Count { .. } => 8,
             Self::DamageHold { .. } => 9,
             Self::Retired => 10,
+            Self::Value { .. } => 11,
         }
     }
 
@@ -135,6 +142,7 @@ impl Record<'_> {
                 sessions: from.sessions()?,
             },
             10 => Record::Retired,
+            11 => Record::Value { key: from.key()?, value: Cow::Owned(from.text()?.to_owned()) },
             _ => return None,
         };
         from.0.is_empty().then_some((record, at_us))
@@ -258,7 +266,8 @@ mod tests {
             Record::Gone { session },
             Record::Above { key: key.clone(), number: 6 },
             Record::Sequence { key: key.clone(), value: 7 },
-            Record::Count { key, count: Count { value: 8, ends_us: 9, per_us: 10 } },
+            Record::Count { key: key.clone(), count: Count { value: 8, ends_us: 9, per_us: 10 } },
+            Record::Value { key, value: "a\tb".into() },
             Record::DamageHold { aside: "aside".into(), sessions: vec![session, session].into() },
             Record::Retired,
         ];

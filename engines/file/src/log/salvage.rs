@@ -25,6 +25,8 @@ pub(crate) struct Salvage {
     /// The numbers of lines that are far above the clock.
     pub(crate) far: HashMap<Key, u64>,
     pub(crate) sequences: HashMap<Key, u64>,
+    /// The last values that can be read. An older one lets a slot run again, and skips none.
+    pub(crate) values: HashMap<Key, String>,
     /// The last time, and the time from which sequences went on after an earlier damage.
     pub(crate) last_us: u64,
 }
@@ -82,6 +84,9 @@ impl Salvage {
             Record::Changed { ticket } => self.number(&ticket.key, ticket.floor, at_us),
             Record::Above { key, number } => self.number(&key, number, at_us),
             Record::Sequence { key, value } => raise(&mut self.sequences, &key, value),
+            Record::Value { key, value } => {
+                self.values.insert(key.into_owned(), value.into_owned());
+            }
             _ => {}
         }
     }
@@ -101,7 +106,7 @@ fn is_likely(record: &Record<'_>, at_us: u64, now_us: u64) -> bool {
     let likely = match record {
         Record::Joined { number, .. } | Record::Kept { number, .. } => near(*number),
         Record::Changed { ticket } => near(ticket.floor),
-        Record::Above { .. } => false,
+        Record::Above { .. } | Record::Value { .. } => false,
         Record::Sequence { value, .. } => *value <= UNCHECKED_MAX,
         _ => true,
     };

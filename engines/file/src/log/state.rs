@@ -20,6 +20,7 @@ pub(crate) struct BookState {
     pub(crate) rows: HashMap<Key, LogRow>,
     pub(crate) sequences: HashMap<Key, u64>,
     pub(crate) counts: HashMap<Key, Count>,
+    pub(crate) values: HashMap<Key, String>,
     pub(crate) scar: Option<Scar>,
     pub(crate) retired: bool,
 }
@@ -62,6 +63,11 @@ impl BookState {
         self.rows.values().any(|row| row.has(session))
     }
 
+    /// Returns whether something in it must survive a power cut.
+    pub(crate) fn is_durable(&self) -> bool {
+        !self.sequences.is_empty() || !self.values.is_empty()
+    }
+
     /// Returns the last number of a sequence.
     pub(crate) fn sequence(&self, key: &Key) -> u64 {
         let forgotten = self.scar.as_ref().map_or(0, |scar| scar.at_us);
@@ -92,6 +98,12 @@ impl BookState {
             }
             Record::Count { key, count } => {
                 self.counts.insert(key.into_owned(), count);
+            }
+            Record::Value { key, value } if value.is_empty() => {
+                self.values.remove(&*key);
+            }
+            Record::Value { key, value } => {
+                self.values.insert(key.into_owned(), value.into_owned());
             }
             Record::DamageHold { aside, sessions } => {
                 let (aside, sessions) = (aside.into_owned(), sessions.into_owned());
@@ -136,6 +148,10 @@ impl BookState {
         }
         for (key, value) in &self.sequences {
             records.push((Record::Sequence { key: Cow::Borrowed(key), value: *value }, now_us));
+        }
+        for (key, value) in &self.values {
+            let (key, value) = (Cow::Borrowed(key), Cow::Borrowed(value.as_str()));
+            records.push((Record::Value { key, value }, now_us));
         }
         for (key, count) in &self.counts {
             if count.ends_us > now_us {
@@ -269,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_that_are_over_are_left_out_and_sequences_never() {
+    fn windows_that_are_over_are_left_out_and_sequences_and_values_never() {
         let mut state = BookState::default();
         let key = Key::new("k").unwrap();
         state.counts.insert(key.clone(), Count { value: 3, ends_us: 100, per_us: 100 });
@@ -277,5 +293,7 @@ mod tests {
         assert_eq!(rewritten(&state, 99).counts.len(), 1);
         assert_eq!(rewritten(&state, 100).counts.len(), 0);
         assert_eq!(rewritten(&state, 100).sequence(&key), 7);
+        state.values.insert(key.clone(), "text".into());
+        assert_eq!(rewritten(&state, 100).values[&key], "text");
     }
 }

@@ -1,11 +1,11 @@
-//! Counters: sequences that outlive a power cut, and counts with a window.
+//! Counters and values: sequences and values outlive a power cut, counts have a window.
 
 use std::borrow::Cow;
 use std::fs::File;
 use std::sync::Arc;
 
 use tenure_core::errors::checked_sum;
-use tenure_core::line::Count;
+use tenure_core::line::{self, Count};
 use tenure_core::{CounterValue, Error, Key, Result, Window};
 
 use crate::log::record::Record;
@@ -52,6 +52,39 @@ fn next(visit: &mut Visit<'_>, key: &Key, by: u64) -> Result<(u64, Option<Arc<Fi
     visit.change(|state, _| state.sequences.insert(key.clone(), value));
     visit.record(&Record::Sequence { key: Cow::Borrowed(key), value });
     Ok((value, Some(visit.file())))
+}
+
+/// Replaces the value of a key, and returns once it survives a power cut.
+pub(crate) async fn swap(
+    store: &Arc<StoreView>,
+    key: &Key,
+    seen: &str,
+    value: &str,
+) -> Result<String> {
+    let texts = (key.clone(), seen.to_owned(), value.to_owned());
+    let exchange = move |visit: &mut Visit<'_>, (key, seen, value): &(Key, String, String)| {
+        let stored = visit.state().values.get(key).map_or("", String::as_str);
+        if stored != seen {
+            return Ok((stored.to_owned(), visit.file()));
+        }
+        if value != seen {
+            let context = visit.context;
+            let failed =
+                |error| refused("write to the disk what is in", context.root.path(), error);
+            visit.anchor().map_err(failed)?;
+            let record = Record::Value { key: Cow::Borrowed(key), value: Cow::Borrowed(value) };
+            visit.change(|state, _| line::swap(&mut state.values, key, seen, value));
+            visit.record(&record);
+        }
+        Ok((value.clone(), visit.file()))
+    };
+    let (stored, file) = store.at(book_of(key), &texts, exchange).await?;
+    // Also a value that was only read: the process that wrote it may not have flushed it yet.
+    let doubt = |error: std::io::Error| {
+        Error::unavailable("a value may not have reached the disk").caused_by(error)
+    };
+    file.sync_data().map_err(doubt)?;
+    Ok(stored)
 }
 
 fn count(visit: &mut Visit<'_>, key: &Key, by: u64, window: Window) -> Result<CounterValue> {

@@ -16,7 +16,7 @@ use tenure_core::{
 use super::{
     InMemoryState, MemoryDocuments, at_once, line_of, matches, named, no_document, refused,
 };
-use crate::locations::{NO_LIST, NO_NUMBERS};
+use crate::locations::{NO_LIST, NO_NUMBERS, NO_VALUES};
 use crate::name::Named;
 
 /// Poll interval of onlookers.
@@ -131,6 +131,10 @@ impl Layer for MemoryView {
 
     async fn tally(&self, _key: &Key, _by: u64, _window: Option<Window>) -> Result<CounterValue> {
         Err(Error::unsupported(NO_NUMBERS))
+    }
+
+    async fn swap(&self, _key: &Key, _seen: &str, _value: &str) -> Result<String> {
+        Err(Error::unsupported(NO_VALUES))
     }
 
     async fn close(&self) {

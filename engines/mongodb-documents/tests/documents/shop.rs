@@ -169,6 +169,10 @@ impl Engine for Shop {
         self.names.numbers.add(key, by, window).await
     }
 
+    async fn swap(&self, key: &Key, seen: &str, value: &str) -> Result<String> {
+        self.names.numbers.swap(key, seen, value).await
+    }
+
     async fn close(&self) {
         self.store.close().await;
     }

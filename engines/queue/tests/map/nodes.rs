@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use tenure_core::{Key, Time};
 use tenure_queue::{
-    ChangesAt, Front, LineId, Node, NodeChange, Register, RegisterValue, SessionId, TicketName, Why,
+    ChangesAt, Front, LineId, Node, NodeChange, Register, RegisterValue, SessionId, TextValue,
+    TicketName, Why,
 };
 use tokio::sync::mpsc::Sender;
 
@@ -18,6 +19,7 @@ pub(crate) struct Nodes {
     by_number: BTreeMap<u64, Node>,
     sessions: BTreeMap<SessionId, (Duration, Time)>,
     registers: HashMap<Register, RegisterValue>,
+    texts: HashMap<Register, TextValue>,
     fenced_out: HashSet<TicketName>,
     told: Vec<Sender<ChangesAt>>,
 }
@@ -153,6 +155,26 @@ impl Nodes {
         self.at += 1;
         let written = RegisterValue { value, version: self.at };
         self.registers.insert(register.clone(), written);
+        (written, true)
+    }
+
+    pub(crate) fn read_text(&self, register: &Register) -> TextValue {
+        self.texts.get(register).cloned().unwrap_or_default()
+    }
+
+    pub(crate) fn write_text(
+        &mut self,
+        register: &Register,
+        text: &str,
+        version: u64,
+    ) -> (TextValue, bool) {
+        let now = self.read_text(register);
+        if now.version != version {
+            return (now, false);
+        }
+        self.at += 1;
+        let written = TextValue { text: text.to_owned(), version: self.at };
+        self.texts.insert(register.clone(), written.clone());
         (written, true)
     }
 

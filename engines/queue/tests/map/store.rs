@@ -19,7 +19,7 @@ use tenure_core::{
 use tenure_queue::{
     Enter, Entered, Followed, Front, Granted, Hint, LineId, Node, OpenWatch, Position,
     Precondition, Register, RegisterValue, Remove, Removed, SessionId, SessionStore, Sought,
-    TicketName, Why,
+    TextValue, TicketName, Why,
 };
 use tokio::sync::{Notify, mpsc, oneshot};
 
@@ -439,6 +439,21 @@ impl SessionStore for Map {
     ) -> Result<(RegisterValue, bool)> {
         self.0.travel().await;
         Ok(self.0.step(|nodes, _| nodes.write(register, value, version)))
+    }
+
+    async fn read_text(&self, register: &Register) -> Result<TextValue> {
+        self.0.travel().await;
+        Ok(self.0.step(|nodes, _| nodes.read_text(register)))
+    }
+
+    async fn write_text(
+        &self,
+        register: &Register,
+        text: &str,
+        version: u64,
+    ) -> Result<(TextValue, bool)> {
+        self.0.travel().await;
+        Ok(self.0.step(|nodes, _| nodes.write_text(register, text, version)))
     }
 
     async fn follow(&self) -> Result<Option<Followed>> {

@@ -176,6 +176,10 @@ impl RecordStore for Scripted {
         self.rows.add(key, by, window).await
     }
 
+    async fn swap(&self, key: &Key, seen: &str, value: &str) -> Result<String> {
+        self.rows.swap(key, seen, value).await
+    }
+
     async fn sweep(&self, idle: Duration) -> Result<()> {
         self.rows.sweep(idle).await
     }

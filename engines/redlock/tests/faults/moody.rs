@@ -115,7 +115,7 @@ impl Moody {
     }
 }
 
-const ALL: [Verb; 8] = [
+const ALL: [Verb; 9] = [
     Verb::Join,
     Verb::Renew,
     Verb::Leave,
@@ -124,6 +124,7 @@ const ALL: [Verb; 8] = [
     Verb::Line,
     Verb::Keys,
     Verb::Tally,
+    Verb::Swap,
 ];
 
 impl Engine for Moody {
@@ -167,6 +168,10 @@ impl Engine for Moody {
 
     async fn add(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
         self.heed(Verb::Tally).await?.add(key, by, window).await
+    }
+
+    async fn swap(&self, key: &Key, seen: &str, value: &str) -> Result<String> {
+        self.heed(Verb::Swap).await?.swap(key, seen, value).await
     }
 
     async fn close(&self) {}

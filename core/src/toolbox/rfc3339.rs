@@ -1,12 +1,20 @@
 //! Times in the format of RFC 3339.
 
 /// Formats microseconds since 1970 as `2026-01-31T23:59:59.000001Z`.
-pub(crate) fn rfc3339(at_us: u64) -> String {
-    let (days, us) = (at_us / 86_400_000_000, at_us % 86_400_000_000);
+pub fn rfc3339(at_us: u64) -> String {
+    format!("{}.{:06}Z", to_the_second(at_us / 1_000_000), at_us % 1_000_000)
+}
+
+/// Formats seconds since 1970 as `2026-01-31T23:59:59Z`.
+pub fn rfc3339_seconds(at_s: u64) -> String {
+    to_the_second(at_s) + "Z"
+}
+
+fn to_the_second(at_s: u64) -> String {
+    let (days, seconds) = (at_s / 86_400, at_s % 86_400);
     let (year, month, day) = date(days);
-    let (seconds, us) = (us / 1_000_000, us % 1_000_000);
     let (hour, minute, second) = (seconds / 3_600, seconds / 60 % 60, seconds % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{us:06}Z")
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}")
 }
 
 /// Returns the year, month and day that begin `days` days after 1970-01-01. The calculation lets a
@@ -38,5 +46,6 @@ mod tests {
         ] {
             assert_eq!(rfc3339(at_us), text);
         }
+        assert_eq!(rfc3339_seconds(951_782_400), "2000-02-29T00:00:00Z");
     }
 }
