@@ -7,6 +7,8 @@ mod json;
 pub(crate) mod keys;
 pub(crate) mod line;
 pub(crate) mod next;
+pub(crate) mod ps;
 mod rfc3339;
+mod short_id;
 mod table;
 pub(crate) mod watch;
