@@ -1,6 +1,6 @@
 //! The command line: options and subcommands.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
 
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
@@ -8,9 +8,9 @@ use clap::{Arg, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use tenure_kit::registry::Scheme;
 
 use crate::failure::{Failure, USAGE};
-use crate::inspect::{bench, break_ticket, count, keys, line, next, watch};
+use crate::inspect::{bench, break_ticket, count, keys, line, next, ps, watch};
 use crate::screen::printable;
-use crate::{key_after_dashes, lead, pages, run, store};
+use crate::{aliases, key_after_dashes, lead, pages, run, store};
 
 /// Locks for the shell: run a program under a lock, lead, inspect, break, count.
 ///
@@ -33,7 +33,8 @@ Exit codes:
   64  the arguments are wrong          75  busy, timed out, broken while waiting,
                                            or over the limit of `count`
   69  the store is unreachable         77  the store refused
-  74  the output cannot be written     1   `break` found nothing to break
+  74  the output cannot be written     1   `break` found nothing to break, or
+                                           `line --check` found no holder
   79  the lock was lost while the command ran
   126, 127, 128+n  as in shells, and otherwise the command's own"
 )]
@@ -74,6 +75,7 @@ impl Cli {
         let name = match self.command {
             Command::Run(_) => "run",
             Command::Lead(_) => "lead",
+            Command::Line(line::Args { check: true, .. }) => "line --check",
             Command::Completions(_) => "completions",
             Command::Man => "man",
             _ => return Ok(()),
@@ -92,6 +94,7 @@ pub(crate) enum Command {
     Run(run::Args),
     Lead(lead::Args),
     Line(line::Args),
+    Ps(ps::Args),
     Keys(keys::Args),
     Break(break_ticket::Args),
     Watch(watch::Args),
@@ -105,6 +108,17 @@ pub(crate) enum Command {
     /// The second process of a hand-over, started by `bench` itself.
     #[command(hide = true)]
     BenchPartner(bench::Partner),
+}
+
+impl Command {
+    /// Returns the program that runs under the lock.
+    pub(crate) fn program(&self) -> Option<&OsString> {
+        match self {
+            Self::Run(args) => args.command.first(),
+            Self::Lead(args) => args.command.first(),
+            _ => None,
+        }
+    }
 }
 
 /// Returns the whole command line, with the stores of this build in its help.
@@ -176,6 +190,9 @@ fn explain(error: &clap::Error) -> Failure {
     let text = error.render().to_string();
     if !error.use_stderr() {
         return Failure::page(text);
+    }
+    if let Some(failure) = aliases::explained(error) {
+        return failure;
     }
     // clap repeats arguments, which may hold control characters.
     let lines = text.lines().map(|line| format!("{}\n", printable(line)));

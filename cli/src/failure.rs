@@ -10,6 +10,8 @@ use crate::screen::Screen;
 use crate::supervisor::ExitReason;
 use crate::supervisor::signals::is_ending;
 
+/// There is nothing to break, or no holder.
+pub(crate) const NOTHING: u8 = 1;
 /// The arguments are wrong.
 pub(crate) const USAGE: u8 = 64;
 /// The store is unreachable.

@@ -7,5 +7,7 @@ mod json;
 pub(crate) mod keys;
 pub(crate) mod line;
 pub(crate) mod next;
+pub(crate) mod ps;
+mod short_id;
 mod table;
 pub(crate) mod watch;

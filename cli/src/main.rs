@@ -3,12 +3,14 @@
 #[cfg(not(unix))]
 compile_error!("the command `tenure` needs Unix: process groups, signals and terminals");
 
+mod aliases;
 mod args;
 mod claim;
 mod failure;
 mod inspect;
 mod key_after_dashes;
 mod lead;
+mod owner;
 mod pages;
 mod progress;
 mod retry_budget;
@@ -21,7 +23,7 @@ use std::process::ExitCode;
 
 use args::{Cli, Command};
 use failure::Failure;
-use inspect::{bench, break_ticket, count, keys, line, next, watch};
+use inspect::{bench, break_ticket, count, keys, line, next, ps, watch};
 use supervisor::{keeper, shim};
 
 fn main() -> ExitCode {
@@ -41,11 +43,12 @@ fn main() -> ExitCode {
 fn dispatch(cli: Cli) -> Result<u8, Failure> {
     cli.check()?;
     let Cli { on, json, quiet, make, command } = cli;
-    let at = store::Address { on, quiet, make };
+    let at = store::Address { on, quiet, make, program: command.program().map(Into::into) };
     match command {
         Command::Run(args) => run::run(&at, &args),
         Command::Lead(args) => lead::lead(&at, &args),
         Command::Line(args) => line::line(&at, json, &args),
+        Command::Ps(args) => ps::ps(&at, json, &args),
         Command::Keys(args) => keys::keys(&at, json, &args),
         Command::Break(args) => break_ticket::break_ticket(&at, json, &args),
         Command::Watch(args) => watch::watch(&at, json, &args),

@@ -13,8 +13,8 @@ use tenure_kit::duration::brief;
 use unicode_width::UnicodeWidthStr as _;
 
 use crate::failure::say;
+use crate::owner::OwnerParts;
 use crate::screen::{Screen, cut, printable, quoted};
-use crate::store::owner;
 
 /// A terminal shows the wait after this time.
 const FIRST_LOOK: Duration = Duration::from_millis(200);
@@ -93,10 +93,12 @@ impl<'a> WaitDisplay<'a> {
     fn describe(&self, line: &Line) -> String {
         let holders: Vec<_> =
             line.iter().filter(|entry| entry.state == TicketState::Holding).collect();
-        let own = owner();
+        let is_own = |waiter: &LineEntry| {
+            OwnerParts::parse(&waiter.owner).is_some_and(|owner| owner.is_this_process())
+        };
         let mut waiters = line.iter().filter(|entry| entry.state == TicketState::Waiting);
         let mut text = self.waited();
-        if let Some(at) = waiters.position(|waiter| *waiter.owner == *own) {
+        if let Some(at) = waiters.position(is_own) {
             let _ = write!(text, ", place {} in line", at + 1);
         }
         if let Some(holder) = holders.first() {

@@ -119,7 +119,7 @@ pub(crate) struct Args {
     verbose: bool,
     /// The command and its arguments.
     #[arg(last = true, required = true, value_name = "CMD", hide_short_help = true)]
-    command: Vec<OsString>,
+    pub(crate) command: Vec<OsString>,
 }
 
 pub(crate) fn run(at: &Address, args: &Args) -> Result<u8, Failure> {

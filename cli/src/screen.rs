@@ -99,7 +99,8 @@ pub(crate) fn quoted(key: &str) -> String {
     format!("`{}`", printable(key))
 }
 
-fn is_unprintable(letter: char) -> bool {
+/// Whether a terminal might act on this character, or not show it.
+pub(crate) fn is_unprintable(letter: char) -> bool {
     letter.is_control()
         || matches!(letter, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }

@@ -1,10 +1,11 @@
 //! The store: its URL, and opening it.
 
 use std::env;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 #[cfg(feature = "file")]
-use std::{ffi::OsString, fs, os::unix::fs::MetadataExt as _};
+use std::{fs, os::unix::fs::MetadataExt as _};
 
 use rustix::process::geteuid;
 use tenure::Locks;
@@ -16,6 +17,7 @@ use tenure_kit::url::Url;
 use tenure_kit::url::encode;
 
 use crate::failure::{Failure, REFUSED, UNREACHABLE, USAGE, say};
+use crate::owner::OwnerParts;
 use crate::screen::printable;
 use crate::supervisor::signals::Signals;
 
@@ -62,6 +64,8 @@ pub(crate) struct Address {
     pub(crate) quiet: bool,
     /// Parent directories of a new store are created, too.
     pub(crate) make: bool,
+    /// The program that runs under a lock, for its owner.
+    pub(crate) program: Option<OsString>,
 }
 
 impl Address {
@@ -145,7 +149,8 @@ impl Address {
     pub(crate) async fn open_at(&self, url: &str) -> Result<OpenedStore, Failure> {
         self.refuse_private(url)?;
         let opened = self.open_or_make(url).await?;
-        Ok(OpenedStore { locks: opened.locks.with_owner(&owner())?, ..opened })
+        let owner = OwnerParts::of_this_process(self.program.as_deref());
+        Ok(OpenedStore { locks: opened.locks.with_owner(&owner.to_string())?, ..opened })
     }
 
     /// Opens the store. Reports a directory that this created: its path may be a mistake.
@@ -223,12 +228,6 @@ pub(crate) fn close(signals: &mut Signals, locks: &Locks, outcome: &Result<u8, F
         return;
     }
     let _ = signals.within(SETTLE_MAX, locks.close()); // at a signal or time-out, leases end it
-}
-
-/// The owner in the line: the process and its machine.
-pub(crate) fn owner() -> String {
-    let machine = rustix::system::uname();
-    format!("tenure[{}]@{}", std::process::id(), machine.nodename().to_string_lossy())
 }
 
 /// Names the store at a URL for messages, without user and password.

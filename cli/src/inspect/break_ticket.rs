@@ -9,14 +9,13 @@ use tenure::{ErrorKind, Locks};
 use tenure_kit::duration::{self, brief};
 
 use super::json::Object;
-use crate::failure::{BUSY, Failure, REFUSED, answer, say};
+use super::short_id::{IdPrefix, short};
+use crate::failure::{BUSY, Failure, NOTHING, REFUSED, answer, say};
 use crate::screen::{printable, quoted};
 use crate::store::Address;
 
 /// Added to a duration that is shown in whole seconds, so that it is not too short.
 const ROUNDED_OFF: Duration = Duration::from_secs(1);
-/// The exit code if there is nothing to break.
-const NOTHING: u8 = 1;
 
 /// Removes a ticket from a line.
 ///
@@ -39,10 +38,11 @@ pub(crate) struct Args {
     key: String,
     /// The ticket with this id, or with the only id that begins so.
     ///
-    /// `tenure line` shows the beginning of each id. The whole id, of 32 digits, also breaks a
-    /// ticket of a line that cannot be read.
-    #[arg(long, value_name = "ID", conflicts_with = "holder", value_parser = Wanted::parse)]
-    ticket: Option<Wanted>,
+    /// `tenure line` and `tenure ps` show the first eight digits, which are enough unless several
+    /// ids have them. The whole id, of 32 digits, also breaks a ticket of a line that cannot be
+    /// read.
+    #[arg(long, value_name = "ID", conflicts_with = "holder", value_parser = IdPrefix::parse)]
+    ticket: Option<IdPrefix>,
     /// All holders.
     #[arg(long)]
     holder: bool,
@@ -70,33 +70,6 @@ pub(crate) struct Args {
 const FOR_EVER: &str = "36500d";
 /// Poll interval of `--wait`.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-
-/// The id of a ticket, or the beginning of one, in lower case.
-#[derive(Clone, Debug)]
-struct Wanted(String);
-
-impl Wanted {
-    fn parse(text: &str) -> Result<Self, String> {
-        let digits = text.to_ascii_lowercase();
-        let is_id = |digits: &str| digits.bytes().all(|digit| digit.is_ascii_hexdigit());
-        if (1..=ID_DIGITS).contains(&digits.len()) && is_id(&digits) {
-            return Ok(Self(digits));
-        }
-        Err(format!("an id is up to {ID_DIGITS} hexadecimal digits: `tenure line KEY` shows it"))
-    }
-
-    fn whole(&self) -> Option<TicketId> {
-        (self.0.len() == ID_DIGITS).then(|| self.0.parse().ok()).flatten()
-    }
-
-    fn is(&self, id: TicketId) -> bool {
-        // An id is not a message.
-        id.to_string().starts_with(&self.0)
-    }
-}
-
-/// Number of digits of a whole id.
-const ID_DIGITS: usize = 32;
 
 pub(crate) fn break_ticket(at: &Address, json: bool, args: &Args) -> Result<u8, Failure> {
     tenure::Key::new(&args.key)?;
@@ -150,7 +123,7 @@ impl Args {
         json: bool,
         error: &tenure::Error,
     ) -> Result<u8, Failure> {
-        let Some(id) = self.ticket.as_ref().and_then(Wanted::whole) else {
+        let Some(id) = self.ticket.as_ref().and_then(IdPrefix::whole) else {
             let hint = "to break a ticket of it, name the ticket with --ticket and its whole id";
             return Err(Failure::new(REFUSED, format!("{error}; {hint}")));
         };
@@ -240,26 +213,18 @@ impl Args {
     }
 
     fn choose(&self, line: &[LineEntry]) -> Result<Vec<LineEntry>, Failure> {
-        let key = quoted(&self.key);
-        let chosen: Vec<_> = match &self.ticket {
-            Some(wanted) => line.iter().filter(|ticket| wanted.is(ticket.id)).cloned().collect(),
+        let chosen = match &self.ticket {
+            Some(wanted) => match wanted.find(&self.key, line)? {
+                Some(ticket) => vec![ticket.clone()],
+                None => return Err(self.no_ticket(wanted.digits())),
+            },
             None if self.holder => holders(line),
             None => self.only_one(line)?,
         };
-        match (&chosen[..], &self.ticket) {
-            ([], Some(wanted)) => Err(self.no_ticket(&wanted.0)),
-            ([], None) => Err(Failure::new(NOTHING, format!("{key} has no holder"))),
-            ([_, _, ..], Some(wanted)) => {
-                let ids: Vec<_> = chosen.iter().map(|ticket| ticket.id.to_string()).collect();
-                Err(Failure::usage(format!(
-                    "{} tickets of {key} begin with {}: write more of the id ({})",
-                    ids.len(),
-                    wanted.0,
-                    ids.join(", ")
-                )))
-            }
-            _ => Ok(chosen),
+        if chosen.is_empty() {
+            return Err(Failure::new(NOTHING, format!("{} has no holder", quoted(&self.key))));
         }
+        Ok(chosen)
     }
 
     /// The only holder, or the only ticket in the line.
@@ -308,7 +273,7 @@ fn sentence(
     force: bool,
     next: bool,
 ) -> String {
-    let (id, owner) = (ticket.id, printable(&ticket.owner));
+    let (id, owner) = (short(ticket.id), printable(&ticket.owner));
     let (served, then) = if next {
         (", and the next is served", "there are two holders")
     } else {
@@ -335,7 +300,7 @@ fn sentence(
 }
 
 fn is_out(ticket: &LineEntry) -> String {
-    format!("ticket {} of {} is out\n", ticket.id, printable(&ticket.owner))
+    format!("ticket {} of {} is out\n", short(ticket.id), printable(&ticket.owner))
 }
 
 fn object(ticket: &LineEntry, left: LeaveOutcome, is_out: bool) -> String {

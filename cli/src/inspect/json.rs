@@ -32,6 +32,14 @@ impl Object {
         }
     }
 
+    /// Adds a text or `null`.
+    pub(crate) fn maybe_text(self, name: &str, value: Option<&str>) -> Self {
+        match value {
+            Some(value) => self.text(name, value),
+            None => self.plain(name, "null"),
+        }
+    }
+
     /// Returns the object with a line feed.
     pub(crate) fn line(mut self) -> String {
         self.0.push_str("}\n");
@@ -77,10 +85,11 @@ mod tests {
             .text("key", "a\"b\\c\n\u{1}ü\u{2028}")
             .plain("token", 7)
             .maybe("expires_in_ms", None)
+            .maybe_text("user", None)
             .plain("allowed", true);
         assert_eq!(
             object.line(),
-            "{\"key\":\"a\\\"b\\\\c\\n\\u0001ü\\u2028\",\"token\":7,\"expires_in_ms\":null,\"allowed\":true}\n"
+            "{\"key\":\"a\\\"b\\\\c\\n\\u0001ü\\u2028\",\"token\":7,\"expires_in_ms\":null,\"user\":null,\"allowed\":true}\n"
         );
     }
 }

@@ -3,18 +3,19 @@
 use std::time::{Duration, SystemTime};
 
 use tenure::blocking::block_on;
-use tenure::inspect::{LineEntry, Share};
+use tenure::inspect::{LineEntry, Share, TicketState};
 use tenure_kit::duration::brief;
 
 use super::json::Object;
+use super::short_id::short;
 use super::table::{Column, Table};
-use crate::failure::{Failure, answer, say};
+use crate::failure::{Failure, NOTHING, answer, say};
 use crate::screen::{Screen, quoted};
 use crate::store::Address;
 
 /// Shows the holders of a key and its waiters, from the front.
 ///
-/// SINCE is the time since a ticket joined the line, where the store's tokens show it. LEFT is the
+/// AGE is the time since a ticket joined the line, where the store's tokens show it. LEFT is the
 /// remaining time of its lease, where the store keeps leases.
 ///
 /// ID is the first eight digits of the ticket's id, which `tenure break --ticket` takes.
@@ -26,28 +27,39 @@ use crate::store::Address;
 /// of a waiter is the one that it will hold with. A store of independent servers may show a token
 /// above the ticket's own, never below it.
 #[derive(clap::Args)]
-#[command(after_help = "Example:\n  tenure line nightly")]
+#[command(after_help = "\
+Examples:
+  tenure line nightly
+  tenure line --check nightly && echo 'the job is running'")]
 pub(crate) struct Args {
     /// The key of the line.
     key: String,
+    /// Prints nothing; exits with 0 if the key is held, and with 1 if it is free.
+    ///
+    /// A key is held while it has a holder of any kind, also one that was asked to leave. Errors
+    /// have their own exit codes, from 64 on. The answer may be old when tenure exits: to act only
+    /// if a key is free, use `tenure run --no-wait`.
+    #[arg(long)]
+    pub(crate) check: bool,
 }
 
+// The id is the first, so that no screen is too narrow for it.
 const COLUMNS: [Column; 8] = [
-    Column::Left("STATE"),
     Column::Left("ID"),
+    Column::Left("STATE"),
     Column::Left("OWNER"),
-    Column::Right("SINCE"),
+    Column::Right("AGE"),
     Column::Right("SHARE"),
     Column::Right("LEFT"),
     Column::Right("TOKEN"),
     Column::Left("NOTE"),
 ];
 
-/// Digits of a ticket's id that the table shows.
-const ID_DIGITS: usize = 8;
-
 pub(crate) fn line(at: &Address, json: bool, args: &Args) -> Result<u8, Failure> {
     tenure::Key::new(&args.key)?;
+    if args.check {
+        return check(at, &args.key);
+    }
     let nothing = format!("{} has no holder and no waiter", quoted(&args.key));
     let line = block_on(at.look(|| Failure::nothing(&nothing))?.line(&args.key))?;
     if line.is_empty() && !json && Screen::of_output().is_some() {
@@ -60,6 +72,13 @@ pub(crate) fn line(at: &Address, json: bool, args: &Args) -> Result<u8, Failure>
     };
     answer(text)?;
     Ok(0)
+}
+
+/// Answers by the exit code whether the key has a holder.
+fn check(at: &Address, key: &str) -> Result<u8, Failure> {
+    let line = block_on(at.look(|| Failure::silent(NOTHING))?.line(key))?;
+    let is_held = line.iter().any(|entry| entry.state == TicketState::Holding);
+    Ok(if is_held { 0 } else { NOTHING })
 }
 
 fn object(position: u64, entry: &LineEntry) -> String {
@@ -91,8 +110,8 @@ fn table(line: &[LineEntry]) -> String {
     let mut table = Table::new(&COLUMNS);
     for entry in line {
         table.row([
+            short(entry.id),
             entry.label().into(),
-            entry.id.to_string()[..ID_DIGITS].into(),
             entry.owner.to_string(),
             entry.since.map(age).map_or(String::new(), brief),
             shown(entry.share),
@@ -104,7 +123,7 @@ fn table(line: &[LineEntry]) -> String {
     table.render(screen)
 }
 
-fn millis(time: Duration) -> u64 {
+pub(super) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
@@ -116,6 +135,6 @@ fn shown(share: Share) -> String {
 }
 
 /// The time since then, by this machine's clock.
-fn age(since: SystemTime) -> Duration {
+pub(super) fn age(since: SystemTime) -> Duration {
     since.elapsed().unwrap_or_default()
 }

@@ -10,6 +10,7 @@ use tenure::inspect::WatchEvent;
 use tenure::inspect::{Event, EventKind};
 
 use super::json::Object;
+use super::short_id::short;
 use crate::failure::{Failure, answer, say};
 use crate::screen::{Screen, cut, printable};
 use crate::store::Address;
@@ -114,12 +115,12 @@ fn show(event: &Event, json: bool, screen: Option<Screen>) -> Option<String> {
     }
     let key = printable(ticket.key.as_str());
     let owner = printable(&ticket.owner);
-    let at = rfc3339(event.at_us);
+    let (at, id) = (rfc3339(event.at_us), short(ticket.id));
     let Some(screen) = screen else {
-        return Some(format!("{at}  {word:<7}  {}  {key}  {owner}\n", event.number));
+        return Some(format!("{at}  {id}  {word:<7}  {}  {key}  {owner}\n", event.number));
     };
     let (time, colour) = (&at[11..23], colour(event.kind).filter(|_| screen.colours));
-    let text = cut(&format!("{time}  {word:<7}  {key}  {owner}"), screen.columns);
+    let text = cut(&format!("{time}  {id}  {word:<7}  {key}  {owner}"), screen.columns);
     Some(match colour {
         Some(colour) => format!("\u{1b}[{colour}m{text}\u{1b}[0m\n"),
         None => format!("{text}\n"),

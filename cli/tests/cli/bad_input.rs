@@ -34,7 +34,6 @@ const UNPARSED: &[(&[&str], &str)] = &[
     (&["frobnicate"], "unrecognized subcommand 'frobnicate'"),
     (&["lien"], "a similar subcommand exists: 'line'"),
     (&["help", "frobnicate"], "unrecognized subcommand 'frobnicate'"),
-    (&["ls"], "unrecognized subcommand 'ls'"),
     (&["--json"], "requires a subcommand"),
     (&["run"], "required arguments were not provided"),
     (&["run", "k"], "required arguments were not provided"),
@@ -70,8 +69,9 @@ const UNPARSED: &[(&[&str], &str)] = &[
     (&["run", "--ttl", "2s", "--", "echo", "hi"], "<KEY>"),
     (&["lead", "-key", "--", "true"], "unexpected argument '-k' found"),
     (&["line", "-x"], "to pass '-x' as a value, use '-- -x'"),
-    (&["break", "k", "--ticket", "12x"], "an id is up to 32 hexadecimal digits"),
-    (&["break", "k", "--ticket", "12", "--holder"], "cannot be used with '--holder'"),
+    (&["break", "k", "--ticket", "12x"], "an id is 8 to 32 hexadecimal digits"),
+    (&["break", "k", "--ticket", "0123abc"], "`tenure line KEY` shows the first 8"),
+    (&["break", "k", "--ticket", "0123abcd", "--holder"], "cannot be used with '--holder'"),
     (&["bench", "x"], "[possible values: free, parallel, handover, crowd]"),
     (&["completions", "tcsh"], "[possible values: bash, elvish, fish, powershell, zsh]"),
 ];
@@ -86,12 +86,51 @@ const REFUSED: &[(&[&str], &str)] = &[
         &["run", "--json", "k", "--", "true"],
         "`tenure run` has no answer to write as JSON: leave out `--json`",
     ),
+    (
+        &["line", "--check", "--json", "k"],
+        "`tenure line --check` has no answer to write as JSON: leave out `--json`",
+    ),
     (&["man", "--json"], "`tenure man` has no answer to write as JSON: leave out `--json`"),
     (
         &["--on", "localhost:6379", "keys"],
         "`localhost:6379` names a server and no store: did you mean `redis://localhost:6379`?",
     ),
 ];
+
+/// Subcommands of other tools, with the commands that the answer names.
+const ALIASES: [(&str, [&str; 2]); 4] = [
+    ("ls", ["`tenure keys` ", "`tenure ps` "]),
+    ("lock", ["`tenure run KEY -- CMD` ", "`tenure take KEY` "]),
+    ("unlock", ["`tenure drop` ", "`tenure break KEY` "]),
+    ("status", ["`tenure line KEY` ", "`tenure ps` "]),
+];
+
+#[test]
+fn a_subcommand_of_another_tool_is_answered_with_the_command_that_does_it() {
+    let store = Store::unmade();
+    for (alias, commands) in ALIASES {
+        for words in [
+            &[alias][..],
+            &[alias, "nightly"],
+            &[alias, "--help"],
+            &[alias, "-la", "--frob", "--on", "--", "sleep", "\u{1b}"],
+            &["--json", alias, "--json"],
+            &["help", alias],
+        ] {
+            let end = store.end(words);
+            is_refused(&end, 64, &format!("`tenure {alias}` does not exist: "));
+            assert!(commands.iter().all(|command| end.err.contains(command)), "{end:?}");
+        }
+        for words in [&["--help"][..], &["completions", "bash"], &["man"]] {
+            let page = store.output(words);
+            let is_offered = page.lines().any(|line| line.split_whitespace().next() == Some(alias));
+            assert!(
+                !is_offered && !page.contains(&format!("tenure {alias}")),
+                "{words:?}: {alias}"
+            );
+        }
+    }
+}
 
 /// The parser refuses these arguments, with this in its message.
 fn is_unparsed(end: &End, with: &str) {

@@ -9,6 +9,7 @@ mod kit;
 mod lead;
 mod loss;
 mod mongodb;
+mod ps;
 mod pty;
 mod redis;
 mod run;

@@ -30,6 +30,9 @@ fn a_line_that_cannot_be_read_is_reported_and_hides_no_other() {
         assert!(is_reported && end.err.contains("\"a\""), "{end:?}");
         assert_eq!(end.err.lines().count(), 1, "{end:?}");
     }
+    let holders = store.end(&["--quiet", "ps", "--json"]);
+    assert!(holders.code == 77 && holders.err.contains("\"a\""), "{holders:?}");
+    assert_eq!((holders.out.lines().count(), field(&holders.out, "key")), (1, "b"));
     let hint = store.end(&["--quiet", "break", "a"]).err;
     assert!(hint.contains("name the ticket with --ticket and its whole id"), "{hint}");
     // The store cannot read this line, and refuses to break a ticket of it.

@@ -345,7 +345,7 @@ fn every_kind_of_redis_keeps_locks() {
             (0, &*format!("KEY  HOLDING  WAITING\n{KEY_HELD}\n75\n")),
             "{end:?}"
         );
-        assert!(end.err.starts_with("tenure: `k` is busy, held by tenure["), "{end:?}");
+        assert!(end.err.starts_with("tenure: `k` is busy, held by sh["), "{end:?}");
         assert_eq!(store.output(&["next", "k"]), "1\n");
         assert_eq!(store.output(&["keys"]), "");
     }

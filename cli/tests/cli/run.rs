@@ -79,7 +79,7 @@ fn a_busy_answer_names_the_holder() {
 pub(crate) fn names_the_holder(store: &Store) {
     let holder = store.start(&["run", "k", "--", "sleep", "600"]);
     store.line_has("k", 1);
-    let owner = format!("tenure[{}]@", holder.pid());
+    let owner = format!("sleep[{}] ", holder.pid());
     for (words, with) in [
         (&["run", "k", "--no-wait", "--", "true"][..], "`k` is busy, held by"),
         // Long enough to connect on a busy machine: the time counts for that, too.
@@ -103,7 +103,7 @@ fn a_long_wait_is_reported_once_outside_of_a_terminal() {
         let mut waiter = store.tenure(&[verb, "k", "--", "true"]).spawn().unwrap();
         let mut said = BufReader::new(waiter.stderr.take().unwrap()).lines();
         let first = said.next().unwrap().unwrap();
-        let held = format!("for `k`, place 2 in line, held by tenure[{}]@", holder.pid());
+        let held = format!("for `k`, place 2 in line, held by sleep[{}] ", holder.pid());
         assert!(first.starts_with("tenure: waiting 1") && first.contains(&held), "{first}");
         assert!(first.ends_with(" (at it)"), "{first}");
         for pid in [quiet.pid(), waiter.id().try_into().unwrap()] {

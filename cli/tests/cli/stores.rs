@@ -165,14 +165,22 @@ fn wrong_arguments_are_reported_before_a_silent_store_is_used() {
 #[test]
 fn a_look_makes_no_store() {
     let store = Store::unmade();
-    for words in [&["line", "k"][..], &["keys"], &["break", "k"]] {
+    for words in
+        [&["line", "k"][..], &["line", "--check", "k"], &["ps"], &["keys"], &["break", "k"]]
+    {
         let end = store.end(words);
         assert_eq!((end.code, end.out.as_str()), (69, ""), "{words:?}");
         assert!(end.err.contains("there is no store at file:"), "{words:?}: {}", end.err);
         assert!(!store.path("store").exists(), "{words:?}");
     }
     // The user's own store is created by the first lock.
-    for (words, code) in [(&["line", "k"][..], 0), (&["keys"], 0), (&["break", "k"], 1)] {
+    for (words, code) in [
+        (&["line", "k"][..], 0),
+        (&["line", "--check", "k"], 1),
+        (&["ps"], 0),
+        (&["keys"], 0),
+        (&["break", "k"], 1),
+    ] {
         let mut command = store.tenure(words);
         command.env_remove("TENURE_ON").env("XDG_STATE_HOME", store.path("state"));
         let end = end(&mut command);

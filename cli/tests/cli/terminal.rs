@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::kit::Store;
+use crate::kit::{Store, field};
 use crate::pty::Pty;
 
 /// The interrupt, stop and end-of-file keys.
@@ -120,7 +120,7 @@ fn a_wait_is_shown_and_can_be_interrupted() {
     let holder = store.start(&["run", "k", "--note", "at it", "--", "sleep", "600"]);
     store.line_has("k", 1);
     let mut pty = tenure(&store, &["run", "k", "--", "true"]);
-    pty.shows("for `k`, place 1 in line, held by tenure[");
+    pty.shows("for `k`, place 1 in line, held by sleep[");
     pty.shows(&format!("{}]", holder.pid()));
     pty.write(CTRL_C);
     let (code, shown) = pty.end();
@@ -190,7 +190,7 @@ fn tables_fit_the_terminal() {
                 assert!(line.chars().count() <= columns.into(), "{columns}: {line}");
             }
             assert!(shown.starts_with("\u{1b}[1m"), "{shown:?}");
-            assert!(plain.contains("STATE    ID") || plain.contains("HOLDING"), "{shown}");
+            assert!(plain.contains("ID        STATE") || plain.contains("HOLDING"), "{shown}");
         }
         let mut quiet = store.tenure(&["keys"]);
         let (_, shown) = Pty::start(quiet.env("NO_COLOR", "1"), columns).end();
@@ -230,6 +230,8 @@ fn events_are_watched_until_the_interrupt() {
     let _holder = store.start(&["run", "k", "--", "sleep", "600"]);
     pty.shows("joined");
     pty.shows("served");
+    let id = field(&store.line("k")[0], "id")[..8].to_owned();
     pty.write(CTRL_C);
-    pty.end();
+    let (_, shown) = pty.end();
+    assert!(shown.contains(&format!("  {id}  served ")), "{shown}");
 }

@@ -1,0 +1,137 @@
+//! `tenure ps`: the holders of all keys.
+
+use futures_util::{StreamExt as _, stream};
+use tenure::blocking::block_on;
+use tenure::inspect::{LineEntry, TicketState};
+use tenure_kit::duration::brief;
+
+use super::json::Object;
+use super::line::{age, millis};
+use super::short_id::short;
+use super::table::{Column, Table};
+use crate::failure::{Failure, REFUSED, answer, say};
+use crate::owner::OwnerParts;
+use crate::screen::{Screen, quoted};
+use crate::store::Address;
+
+/// Shows the holders of all keys.
+///
+/// COMMAND is the program that runs under the lock, with the process id of its `tenure`; a signal
+/// to that process reaches the program. Other programs of the library have no USER, or any text as
+/// COMMAND.
+///
+/// AGE is the time since a holder joined the line, where the store's tokens show it. LEFT is the
+/// remaining time of its lease, where the store keeps leases. WAITING is the number of waiters of
+/// the key. LEAVING marks a holder that was asked to leave and has not stopped yet.
+///
+/// With --json, a holder is an object with `key`, `id`, `token`, `state` (holding or leaving),
+/// `kind` (exclusive, shared or permits), `user`, `command`, `host` and `pid` (null where the owner
+/// does not have them), `owner`, `note`, `since_ms`, `expires_in_ms`, `waiting` and `leaving`. A
+/// line that cannot be read is reported on standard error, and the exit code is 77.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  tenure ps
+  tenure ps invoices/ --json | jq -r 'select(.waiting > 0) | .owner'")]
+pub(crate) struct Args {
+    /// Shows only keys that begin with this.
+    #[arg(default_value = "", hide_default_value = true)]
+    prefix: String,
+}
+
+// The id is the first, so that no screen is too narrow for it.
+const COLUMNS: [Column; 9] = [
+    Column::Left("ID"),
+    Column::Left("KEY"),
+    Column::Left("USER"),
+    Column::Left("COMMAND"),
+    Column::Left("HOST"),
+    Column::Right("AGE"),
+    Column::Right("LEFT"),
+    Column::Right("WAITING"),
+    Column::Left("LEAVING"),
+];
+
+/// Maximum number of lines that are read at once.
+const READS_MAX: usize = 8;
+
+pub(crate) fn ps(at: &Address, json: bool, args: &Args) -> Result<u8, Failure> {
+    let nothing = match args.prefix.as_str() {
+        "" => "no key has a holder".to_owned(),
+        prefix => format!("no key that begins with {} has a holder", quoted(prefix)),
+    };
+    let locks = at.look(|| Failure::nothing(&nothing))?;
+    let mut table = Table::new(&COLUMNS);
+    let (mut any, mut code) = (false, 0);
+    let keys = block_on(locks.keys(&args.prefix))?;
+    let mut lines = stream::iter(&keys).map(|key| locks.line(key.as_str())).buffered(READS_MAX);
+    while let Some(line) = block_on(lines.next()) {
+        let line = match line.map_err(Failure::from) {
+            // Show the other keys as well.
+            Err(failure) if failure.code() == REFUSED => {
+                say(failure.sentence());
+                code = REFUSED;
+                continue;
+            }
+            line => line?,
+        };
+        let of = |state| line.iter().filter(move |entry| entry.state == state);
+        let waiting = of(TicketState::Waiting).count();
+        for holder in of(TicketState::Holding) {
+            any = true;
+            let parts = OwnerParts::parse(&holder.owner);
+            if json {
+                answer(object(holder, parts.as_ref(), waiting))?;
+            } else {
+                table.row(row(holder, parts, waiting));
+            }
+        }
+    }
+    let screen = Screen::of_output();
+    if any && !json {
+        answer(table.render(screen))?;
+    } else if screen.is_some() && !any && code == 0 {
+        say(&nothing);
+    }
+    Ok(code)
+}
+
+fn object(holder: &LineEntry, parts: Option<&OwnerParts>, waiting: usize) -> String {
+    Object::new()
+        .text("key", holder.key.as_str())
+        .text("id", &holder.id.to_string())
+        .plain("token", holder.number)
+        .text("state", holder.label())
+        .text("kind", holder.share.kind())
+        .maybe_text("user", parts.and_then(|parts| parts.user.as_deref()))
+        .maybe_text("command", parts.map(|parts| &*parts.program))
+        .maybe_text("host", parts.map(|parts| &*parts.host))
+        .maybe("pid", parts.map(|parts| parts.pid.into()))
+        .text("owner", &holder.owner)
+        .text("note", &holder.note)
+        .maybe("since_ms", holder.since.map(age).map(millis))
+        .maybe("expires_in_ms", holder.life.map(millis))
+        .plain("waiting", waiting)
+        .plain("leaving", holder.leaving)
+        .line()
+}
+
+fn row(holder: &LineEntry, parts: Option<OwnerParts>, waiting: usize) -> [String; 9] {
+    let (user, command, host) = match parts {
+        Some(OwnerParts { program, pid, user, host }) => {
+            (user.unwrap_or_default(), format!("{program}[{pid}]"), host)
+        }
+        None => (String::new(), holder.owner.to_string(), String::new()),
+    };
+    [
+        short(holder.id),
+        holder.key.to_string(),
+        user,
+        command,
+        host,
+        holder.since.map(age).map_or(String::new(), brief),
+        holder.life.map_or(String::new(), brief),
+        waiting.to_string(),
+        if holder.leaving { "yes".into() } else { String::new() },
+    ]
+}
