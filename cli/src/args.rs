@@ -10,7 +10,7 @@ use tenure_kit::registry::Scheme;
 use crate::failure::{Failure, USAGE};
 use crate::inspect::{bench, break_ticket, count, keys, line, next, ps, watch};
 use crate::screen::printable;
-use crate::{aliases, key_after_dashes, lead, pages, run, store};
+use crate::{aliases, key_after_dashes, lead, once, pages, run, store};
 
 /// Locks for the shell: run a program under a lock, lead, inspect, break, count.
 ///
@@ -74,6 +74,7 @@ impl Cli {
     pub(crate) fn check(&self) -> Result<(), Failure> {
         let name = match self.command {
             Command::Run(_) => "run",
+            Command::Once(ref args) if !args.lists() => "once",
             Command::Lead(_) => "lead",
             Command::Line(line::Args { check: true, .. }) => "line --check",
             Command::Completions(_) => "completions",
@@ -92,6 +93,7 @@ impl Cli {
 #[derive(Subcommand)]
 pub(crate) enum Command {
     Run(run::Args),
+    Once(once::Args),
     Lead(lead::Args),
     Line(line::Args),
     Ps(ps::Args),
@@ -115,6 +117,7 @@ impl Command {
     pub(crate) fn program(&self) -> Option<&OsString> {
         match self {
             Self::Run(args) => args.command.first(),
+            Self::Once(args) => args.command.first(),
             Self::Lead(args) => args.command.first(),
             _ => None,
         }

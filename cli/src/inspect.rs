@@ -3,11 +3,11 @@
 pub(crate) mod bench;
 pub(crate) mod break_ticket;
 pub(crate) mod count;
-mod json;
+pub(crate) mod json;
 pub(crate) mod keys;
 pub(crate) mod line;
 pub(crate) mod next;
 pub(crate) mod ps;
 mod short_id;
-mod table;
+pub(crate) mod table;
 pub(crate) mod watch;

@@ -21,6 +21,7 @@ pub(crate) fn parse(
     arguments.remove(second);
     let with_key_first = |sub: Command| sub.mut_arg("command", |arg| arg.last(false));
     let all = command().mut_subcommand("run", with_key_first);
+    let all = all.mut_subcommand("once", with_key_first);
     all.mut_subcommand("lead", with_key_first).try_get_matches_from(arguments)
 }
 

@@ -10,6 +10,7 @@ mod failure;
 mod inspect;
 mod key_after_dashes;
 mod lead;
+mod once;
 mod owner;
 mod pages;
 mod progress;
@@ -46,6 +47,7 @@ fn dispatch(cli: Cli) -> Result<u8, Failure> {
     let at = store::Address { on, quiet, make, program: command.program().map(Into::into) };
     match command {
         Command::Run(args) => run::run(&at, &args),
+        Command::Once(args) => once::once(&at, json, &args),
         Command::Lead(args) => lead::lead(&at, &args),
         Command::Line(args) => line::line(&at, json, &args),
         Command::Ps(args) => ps::ps(&at, json, &args),

@@ -1,12 +1,12 @@
 //! `tenure run`: a command runs under a lock.
 
 use std::ffi::OsString;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tenure_kit::duration::{self, brief};
 use tenure_kit::registry::OpenedStore;
 
-use crate::claim::{Claim, LockMode};
+use crate::claim::{Claim, HeldLock, LockMode};
 use crate::failure::{Failure, LOST, UNREACHABLE, say_if};
 use crate::retry_budget::RetryBudget;
 use crate::screen::quoted;
@@ -98,6 +98,13 @@ pub(crate) struct Args {
     /// shows the remaining time.
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     ttl: Option<Duration>,
+    /// Keeps the lock for at least this time.
+    ///
+    /// If the command ends sooner, tenure keeps the lock until the time is over, and exits then. A
+    /// signal ends that wait. For jobs that other machines start a little later; `tenure once` is
+    /// exact.
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    at_least: Option<Duration>,
     /// The effect of a loss: stop or warn.
     ///
     /// With `warn`, the command is never killed: tenure reports the loss once, and exits with 79
@@ -170,10 +177,15 @@ fn hold(
         kill_after: args.kill_after,
         on_lost: args.on_lost,
         lifeline: opened.lifeline.as_ref(),
+        slot: None,
     };
+    let began = Instant::now();
     match supervise(signals, spare, &held, &work)? {
         Outcome::Done(reason, _keeper) => {
             say_if(args.verbose, || reason.to_string());
+            if let Some(time) = args.at_least {
+                keep(signals, &held, time.saturating_sub(began.elapsed()))?;
+            }
             held.release(signals)?;
             Failure::like(reason)
         }
@@ -187,6 +199,18 @@ fn hold(
             drop(held);
             Err(Failure::silent(LOST))
         }
+    }
+}
+
+/// Keeps the lock for this time, or until a signal asks this process to end.
+fn keep(signals: &mut Signals, held: &HeldLock, time: Duration) -> Result<(), Failure> {
+    match signals.within(time, held.lost())? {
+        Ok(Some(loss)) => {
+            let key = quoted(held.key().as_str());
+            let lost = format!("{key} was lost before --at-least was over: {loss}");
+            Err(Failure::new(LOST, lost))
+        }
+        Ok(None) | Err(_) => Ok(()),
     }
 }
 

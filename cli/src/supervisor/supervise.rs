@@ -17,7 +17,7 @@ use super::lease::{Lease, until};
 use super::nested;
 use super::signals::{Signals, is_ending};
 use super::stop::stop;
-use super::task::{KEY, TOKEN, Task, TaskKind};
+use super::task::{KEY, SLOT, TOKEN, Task, TaskKind};
 use super::terminal::Terminal;
 use crate::failure::{Failure, REFUSED, say};
 use crate::screen::quoted;
@@ -43,6 +43,8 @@ pub(crate) struct Work<'a> {
     pub(crate) on_lost: OnLost,
     /// An open file that keeps the lock, if the store has one.
     pub(crate) lifeline: Option<&'a OwnedFd>,
+    /// The slot that the command runs for.
+    pub(crate) slot: Option<&'a str>,
 }
 
 /// The outcome of a supervision.
@@ -112,17 +114,22 @@ pub(crate) fn supervise(
 
 impl Work<'_> {
     fn task(&self, guard: &LeaseHandle, with_terminal: bool) -> Task {
-        let variables = [
+        let (token, held) = (guard.number().to_string(), nested::held(guard));
+        let mut variables = vec![
             (KEY, guard.key().as_str()),
-            (TOKEN, &guard.number().to_string()),
+            (TOKEN, &token),
             (VARIABLE, self.url),
-            (nested::VARIABLE, &nested::held(guard)),
+            (nested::VARIABLE, &held),
         ];
+        variables.extend(self.slot.map(|slot| (SLOT, slot)));
         Task {
             kind: TaskKind::Run { command: self.command.to_vec(), with_terminal },
             until: if self.on_lost == OnLost::Warn { NEVER } else { until(guard) },
             spares: self.on_lost == OnLost::Warn,
-            variables: variables.map(|(name, value)| (name.into(), value.into())).to_vec(),
+            variables: variables
+                .into_iter()
+                .map(|(name, value)| (name.into(), value.into()))
+                .collect(),
         }
     }
 }

@@ -9,6 +9,7 @@ mod kit;
 mod lead;
 mod loss;
 mod mongodb;
+mod once;
 mod ps;
 mod pty;
 mod redis;

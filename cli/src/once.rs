@@ -1,0 +1,314 @@
+//! `tenure once`: a command runs under a lock, and succeeds once for each slot of its schedule.
+
+mod schedule;
+mod slots;
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use tenure::{LeaseHandle, Once, SlotAttempt, SlotRun, SlotStart, SlotState};
+use tenure_kit::duration::{self, brief};
+use tenure_kit::registry::OpenedStore;
+
+use self::schedule::{Cron, retry};
+use crate::claim::{Claim, LockMode};
+use crate::failure::{Failure, LOST, NOTHING, UNREACHABLE, say, say_if};
+use crate::retry_budget::RetryBudget;
+use crate::run::open;
+use crate::screen::{printable, quoted};
+use crate::store::{Address, close};
+use crate::supervisor::signals::Signals;
+use crate::supervisor::supervise::{OnLost, Outcome, Work, spare_keeper, supervise};
+use crate::supervisor::{ExitReason, look_up, nested};
+
+/// Runs a command once for each slot of its schedule, on whichever machine comes first.
+///
+/// A slot is a time of the schedule, or any name. Start this on every machine, for example by cron:
+/// the first caller runs the command under the lock of KEY. A caller that comes during the run
+/// waits for its end, or exits with 75 (--no-wait, --wait). After a success, every caller of the
+/// slot exits with 0 at once and prints when and where it ran.
+///
+/// A run that fails, that is killed, or that loses its lock frees the slot: the next caller runs it
+/// again. --retry limits that. The work may therefore run twice: if tenure dies after the command
+/// has ended and before the store has the success, the next caller runs it again. A later run has a
+/// higher TENURE_TOKEN.
+///
+/// The slot is named by the clock of each machine, so the clocks may differ by less than the time
+/// between two slots. The store keeps the slots of a key for --keep after their last run, at most
+/// 128. A clock that is ahead by more than --keep makes it forget them.
+///
+/// The command finds TENURE_SLOT in its environment, and the variables of `tenure run`. It is
+/// supervised as there.
+#[derive(clap::Args)]
+#[allow(clippy::doc_markdown, reason = "it is a page for terminals")]
+#[allow(clippy::struct_excessive_bools, reason = "each is an option of the command line")]
+#[command(after_help = "Example:\n  tenure once nightly --cron '0 3 * * *' -- ./backup.sh")]
+#[command(after_long_help = "\
+Examples:
+  tenure once nightly --cron '0 3 * * *' -- ./backup.sh
+  tenure once sync --every 15m -n -- ./sync.sh
+  tenure once migrate --slot v42 --retry fail -- ./migrate.sh
+  tenure once nightly --list
+  tenure once nightly --reset 2026-11-28T03:00:00Z")]
+pub(crate) struct Args {
+    /// The key of the job, whose lock the command runs under.
+    #[arg(hide_short_help = true)]
+    key: String,
+    /// The name of the slot.
+    #[arg(long, value_name = "TEXT", group = "which")]
+    slot: Option<String>,
+    /// A slot begins every TIME, counted from 1970 in UTC.
+    ///
+    /// With 24h, slots begin at midnight in UTC.
+    #[arg(long, value_name = "TIME", value_parser = duration::parse, group = "which")]
+    every: Option<Duration>,
+    /// A slot begins whenever this cron expression says so.
+    ///
+    /// It has the five fields of crontab(5), in the time zone of this machine, or of TZ. All
+    /// machines need the same time zone.
+    #[arg(long, value_name = "EXPRESSION", group = "which")]
+    cron: Option<Cron>,
+    /// How long the store keeps a slot [default: 7d].
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    keep: Option<Duration>,
+    /// Runs a slot again at most N times; `fail`: never.
+    ///
+    /// A slot whose runs have all failed, or were killed, is given up: its callers exit with 1.
+    /// Without --retry, a slot runs until it has succeeded.
+    #[arg(long, value_name = "N|fail", value_parser = retry)]
+    retry: Option<u32>,
+    /// Exits with 75 at once if the lock is busy.
+    #[arg(short, long, aliases = ["nonblock", "nb"])]
+    no_wait: bool,
+    /// Exits with 75 after this time [default: never].
+    #[arg(short, long, value_name = "TIME", value_parser = duration::parse, alias = "timeout",
+        conflicts_with = "no_wait")]
+    wait: Option<Duration>,
+    /// Exits with this code instead of 75.
+    #[arg(short = 'E', long, value_name = "CODE", alias = "conflict-exit-code")]
+    busy_code: Option<u8>,
+    /// A text that others see in the line.
+    #[arg(long, value_name = "TEXT", hide_short_help = true)]
+    note: Option<String>,
+    /// How long a lease outlives a crash [default: 30s].
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    ttl: Option<Duration>,
+    /// The time from TERM to KILL on a loss [default: 5s].
+    #[arg(long, value_name = "TIME", value_parser = duration::parse, default_value = "5s",
+        hide_default_value = true, hide_short_help = true)]
+    kill_after: Duration,
+    /// Reports the lock and the end of the command.
+    #[arg(short, long)]
+    verbose: bool,
+    /// Shows the slots that the store keeps, and runs nothing.
+    ///
+    /// With --json, a slot is an object with `key`, `slot`, `state` (begun, failed or succeeded),
+    /// `attempts`, `at`, `owner`, `token` and `kept_until`.
+    #[arg(long, group = "look", conflicts_with_all = ["which", "command"])]
+    list: bool,
+    /// Forgets this slot, so that it runs again; `all`: every slot.
+    #[arg(long, value_name = "SLOT", group = "look", conflicts_with_all = ["which", "command"])]
+    reset: Option<String>,
+    /// The command and its arguments.
+    #[arg(
+        last = true,
+        required_unless_present = "look",
+        requires = "which",
+        value_name = "CMD",
+        hide_short_help = true
+    )]
+    pub(crate) command: Vec<OsString>,
+}
+
+impl Args {
+    /// Whether it prints slots, which have a form as JSON.
+    pub(crate) fn lists(&self) -> bool {
+        self.list
+    }
+
+    /// The slots of the key, with the options that a look does not need.
+    fn once(&self, opened: &OpenedStore) -> Result<Once, Failure> {
+        let mut once = opened.locks.once(&self.key);
+        if let Some(keep) = self.keep {
+            once = once.keep(keep);
+        }
+        if let Some(retries) = self.retry {
+            once = once.attempts(retries.saturating_add(1));
+        }
+        once = match (&self.slot, self.every, &self.cron) {
+            (Some(name), _, _) => once.slot(name.as_str()),
+            (_, Some(period), _) => once.every(period),
+            (_, _, Some(cron)) => once.at(cron.last()?),
+            (None, None, None) => once,
+        };
+        Ok(once)
+    }
+}
+
+pub(crate) fn once(at: &Address, json: bool, args: &Args) -> Result<u8, Failure> {
+    if args.list {
+        return slots::list(at, json, &args.key);
+    }
+    if let Some(slot) = &args.reset {
+        return slots::reset(at, &args.key, slot);
+    }
+    look_up::check(&args.command[0])?;
+    let url = at.url()?;
+    let wait = if args.no_wait { Some(Duration::ZERO) } else { args.wait };
+    let claim = Claim {
+        key: &args.key,
+        mode: LockMode::Exclusive,
+        ttl: args.ttl,
+        budget: RetryBudget::new(wait, at.quiet),
+        note: args.note.as_deref(),
+    };
+    claim.check()?;
+    let mut signals = Signals::install()?;
+    let opened = open(at, &url, &claim.budget, &mut signals)?;
+    let outcome = Job { at, args, claim: &claim, url: &url, opened: &opened }.run(&mut signals);
+    close(&mut signals, &opened.locks, &outcome);
+    outcome
+}
+
+struct Job<'a> {
+    at: &'a Address,
+    args: &'a Args,
+    claim: &'a Claim<'a>,
+    url: &'a str,
+    opened: &'a OpenedStore,
+}
+
+impl Job<'_> {
+    /// Runs the command, unless the slot is over.
+    fn run(&self, signals: &mut Signals) -> Result<u8, Failure> {
+        let Self { args, claim, opened, .. } = self;
+        // Named once: a wait must not move a run into the next slot.
+        let slot = args.once(opened)?.slot_name()?;
+        let once = if args.slot.is_some() {
+            args.once(opened)?
+        } else {
+            args.once(opened)?.at(schedule::time_of(&slot)?)
+        };
+        let over = claim.budget.outlast(signals, |signals| self.ask(signals, once.over()))?;
+        if let Some(run) = over {
+            return self.is_over(&run);
+        }
+        if !args.no_wait {
+            nested::refuse(signals, &opened.locks, &args.key, claim.mode.share()?)?;
+        }
+        let spare = (!args.no_wait).then(spare_keeper).transpose()?;
+        let held = claim.budget.outlast(signals, |signals| claim.acquire(signals, &opened.locks));
+        let held = held.map_err(|failure| failure.with_busy_code(args.busy_code))?;
+        let attempt = match self.ask(signals, once.start(&held))? {
+            SlotStart::Begun(attempt) => attempt,
+            SlotStart::Over(run) => {
+                held.release(signals)?;
+                return self.is_over(&run);
+            }
+        };
+        say_if(args.verbose, || {
+            let (key, slot) = (quoted(&args.key), printable(&slot).into_owned());
+            let (waited, token) = (brief(claim.budget.elapsed()), held.number());
+            format!("the slot {slot} of {key} runs after {waited}, with token {token}")
+        });
+        let work = Work {
+            command: &args.command,
+            url: self.url,
+            kill_after: args.kill_after,
+            on_lost: OnLost::Stop,
+            lifeline: opened.lifeline.as_ref(),
+            slot: Some(&slot),
+        };
+        match supervise(signals, spare, &held, &work)? {
+            Outcome::Done(reason, _keeper) => {
+                say_if(args.verbose, || reason.to_string());
+                let ended = self.end(signals, attempt, &held, reason);
+                held.release(signals)?;
+                ended?;
+                Failure::like(reason)
+            }
+            Outcome::NeverRan { asked } => {
+                held.release(signals)?;
+                Err(Failure::asked(asked))
+            }
+            Outcome::Lost { asked: _ } => {
+                drop(held);
+                Err(Failure::silent(LOST))
+            }
+        }
+    }
+
+    /// Writes the end of the run into the store, before the lock is released.
+    fn end(
+        &self,
+        signals: &mut Signals,
+        attempt: SlotAttempt,
+        held: &LeaseHandle,
+        reason: ExitReason,
+    ) -> Result<(), Failure> {
+        let slot = printable(attempt.slot()).into_owned();
+        let succeeded = matches!(reason, ExitReason::Exited(0));
+        let write =
+            async { if succeeded { attempt.succeeded().await } else { attempt.failed().await } };
+        let written = match signals.until(held.run(write), |_| None)? {
+            Ok(written) => written.and_then(|written| written),
+            Err(signal) => {
+                say(&format!("interrupted before the end of the slot {slot} was in the store"));
+                return Err(Failure::asked(signal));
+            }
+        };
+        match written {
+            Ok(()) => Ok(()),
+            // It counts as begun, and runs again just the same.
+            Err(error) if !succeeded => {
+                say(&format!("the failure of the slot {slot} is not in the store: {error}"));
+                Ok(())
+            }
+            Err(error) => {
+                let code = if error.is_lost() { LOST } else { UNREACHABLE };
+                Err(Failure::new(
+                    code,
+                    format!("the command succeeded, and the slot {slot} may run again: {error}"),
+                ))
+            }
+        }
+    }
+
+    /// Reports a slot that does not run again.
+    fn is_over(&self, run: &SlotRun) -> Result<u8, Failure> {
+        let (key, slot) = (quoted(&self.args.key), printable(&run.slot));
+        let (at, owner) = (slots::time(run.at), printable(&run.owner));
+        if run.state == SlotState::Succeeded {
+            if !self.at.quiet {
+                say(&format!("the slot {slot} of {key} succeeded at {at}, run by {owner}"));
+            }
+            return Ok(0);
+        }
+        let runs = if run.attempts == 1 { "run" } else { "runs" };
+        let reset = "forget it with --reset to run it again";
+        Err(Failure::new(
+            NOTHING,
+            format!(
+                "the slot {slot} of {key} is given up after {} {runs}, the last by {owner} at {at}: {reset}",
+                run.attempts
+            ),
+        ))
+    }
+
+    /// Asks the store, unless a signal asks this process to end.
+    fn ask<T>(
+        &self,
+        signals: &mut Signals,
+        request: impl Future<Output = tenure::Result<T>>,
+    ) -> Result<T, Failure> {
+        match self.claim.budget.within(signals, request)? {
+            Some(answer) => Ok(answer?),
+            None => {
+                let store = &self.opened.locks.guarantees().store;
+                let waited = brief(self.claim.budget.elapsed());
+                let sentence = format!("{store} does not answer within {waited}");
+                Err(Failure::new(UNREACHABLE, sentence))
+            }
+        }
+    }
+}
