@@ -8,6 +8,8 @@ mod names;
 mod ttl;
 #[path = "broken/twist.rs"]
 mod twist;
+#[path = "broken/values.rs"]
+mod values;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::future::ready;
@@ -173,6 +175,9 @@ fn broken() -> Vec<(&'static str, Make)> {
             ReportsNoExpiry, ReportsTwice, ReportsNoChange, ReportsEveryScope, CountsInTwoSteps,
             CountsWhatItRefuses, CountsForEver, ReadingOpensAWindow, MixesCounts, CountsFromZero,
             ForgetsSequences, CountsOnAndOn,
+        ]
+        values: [
+            SwapsInTwoSteps, SwapsWhatNobodySaw, AnswersWithTheOldValue, SharesValues, CutsValues, ForgetsValues,
         ]
         "NumbersAnew" = |store| Renumbers { store, change: ttl::anew_when_empty };
         "NumbersByTheClientsClock" = |store| Renumbers { store, change: ttl::by_the_clients_clock };

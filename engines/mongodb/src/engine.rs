@@ -219,7 +219,7 @@ impl Engine for MongoStore {
         let filter = rawdoc! { "_id": record.as_str() };
         let (first, stages) = (value::ask(seen, value), value::stages());
         let update = RecordUpdate {
-            makes: !value.is_empty(),
+            makes: seen.is_empty() && !value.is_empty(),
             ..RecordUpdate::new(&filter, first, vec![&stages], value::fields())
         };
         let Some(answer) = self.commands.update(&update).await? else { return Ok(String::new()) };
