@@ -10,6 +10,7 @@ mod lead;
 mod loss;
 mod mongodb;
 mod once;
+mod once_stores;
 mod ps;
 mod pty;
 mod redis;

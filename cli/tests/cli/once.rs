@@ -236,13 +236,17 @@ pub(crate) fn machines_that_die(store: &Store, pause: Duration, trouble: impl Fn
         }
         for machine in machines {
             let end = machine.end();
-            assert_eq!(end.code, 0, "slot {slot}: {end:?}");
+            // A restart of the store may cost a run its lock, or end the wait.
+            let is_expected = end.code == 0 || slot == SLOTS / 2 && [79, 69].contains(&end.code);
+            assert!(is_expected, "slot {slot}: {end:?}");
         }
+        eventually("a later caller finds the slot done", || store.end(&words).code == 0);
         // It was killed, or it succeeded, came late, or lost its lock.
         let end = victim.end();
-        assert!([1009, 0, 79].contains(&end.code), "slot {slot}: {end:?}");
+        assert!([1009, 0, 79, 69].contains(&end.code), "slot {slot}: {end:?}");
     }
-    let objects = slots(store);
+    let mut objects = slots(store);
+    objects.retain(|object| !field(object, "slot").starts_with("night"));
     assert_eq!(objects.len(), SLOTS, "no slot is lost");
     assert!(objects.iter().all(|slot| field(slot, "state") == "succeeded"), "{objects:?}");
     let log = store.log();
