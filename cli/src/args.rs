@@ -1,6 +1,6 @@
 //! The command line: options and subcommands.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
 
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
@@ -9,6 +9,8 @@ use tenure_kit::registry::Scheme;
 
 use crate::failure::{Failure, USAGE};
 use crate::inspect::{bench, break_ticket, count, keys, line, next, watch};
+#[cfg(feature = "mcp")]
+use crate::mcp;
 use crate::screen::printable;
 use crate::{key_after_dashes, lead, pages, run, store};
 
@@ -74,6 +76,8 @@ impl Cli {
         let name = match self.command {
             Command::Run(_) => "run",
             Command::Lead(_) => "lead",
+            #[cfg(feature = "mcp")]
+            Command::Mcp(_) => "mcp",
             Command::Completions(_) => "completions",
             Command::Man => "man",
             _ => return Ok(()),
@@ -98,6 +102,8 @@ pub(crate) enum Command {
     Next(next::Args),
     Count(count::Args),
     Bench(bench::Args),
+    #[cfg(feature = "mcp")]
+    Mcp(mcp::Args),
     Completions(pages::Completions),
     /// Prints the manual page.
     #[command(after_help = "Example:\n  tenure man > tenure.1 && man ./tenure.1")]
@@ -162,13 +168,13 @@ impl TypedValueParser for Urls {
     }
 }
 
-/// Parses the command line of this process.
+/// Parses a command line; the first word is the name of this program.
 ///
 /// # Errors
 ///
 /// Fails with a page if help or the version was requested, and with clap's own message otherwise.
-pub(crate) fn read() -> Result<Cli, Failure> {
-    let matches = key_after_dashes::parse(command, std::env::args_os().collect());
+pub(crate) fn parse(words: Vec<OsString>) -> Result<Cli, Failure> {
+    let matches = key_after_dashes::parse(command, words);
     matches.and_then(|matches| Cli::from_arg_matches(&matches)).map_err(|error| explain(&error))
 }
 

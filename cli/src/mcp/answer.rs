@@ -1,0 +1,88 @@
+//! The answers of the tools: a text for the model, and the same as data.
+
+use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock};
+use serde_json::{Map, Value};
+
+use crate::failure::{BUSY, Failure, LOST, UNREACHABLE, USAGE};
+
+/// An answer. Its data always has `held` and `message`.
+#[derive(Debug)]
+pub(super) struct ToolAnswer {
+    message: String,
+    data: Map<String, Value>,
+    /// Output of a command, which follows the message.
+    output: String,
+    is_error: bool,
+}
+
+/// The answer of a tool, or the failure that makes it "not held".
+pub(super) type Outcome = Result<ToolAnswer, Failure>;
+
+impl ToolAnswer {
+    /// The lock is held. Only for a claim whose `check` has just succeeded.
+    pub(super) fn held(message: impl Into<String>) -> Self {
+        Self::new(true, message)
+    }
+
+    /// The lock is not held, and the model may go on with other work.
+    pub(super) fn not_held(message: impl Into<String>) -> Self {
+        Self::new(false, message)
+    }
+
+    /// The lock is not held, for this reason, and the model must stop.
+    pub(super) fn stop(reason: &str, message: impl Into<String>) -> Self {
+        let answer = Self::new(false, message).with("reason", reason);
+        Self { is_error: true, ..answer }
+    }
+
+    /// Adds a field to the data.
+    pub(super) fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.data.insert(name.into(), value.into());
+        self
+    }
+
+    /// Adds the output of a command, to the data as well.
+    pub(super) fn with_output(self, output: String) -> Self {
+        Self { output: output.clone(), ..self.with("output", output) }
+    }
+
+    fn new(held: bool, message: impl Into<String>) -> Self {
+        let message = message.into();
+        let mut data = Map::new();
+        data.insert("held".into(), held.into());
+        data.insert("message".into(), message.clone().into());
+        Self { message, data, output: String::new(), is_error: false }
+    }
+}
+
+impl From<Failure> for ToolAnswer {
+    fn from(failure: Failure) -> Self {
+        let (reason, way_out) = match failure.code() {
+            USAGE => ("invalid", "Correct the arguments and call again."),
+            UNREACHABLE => (
+                "unreachable",
+                "Do not do the work without the lock. Try again later, or tell the user.",
+            ),
+            BUSY => ("busy", "Do other work, or try again later."),
+            LOST => ("lost", "Stop the work. Read everything again before you take the lock anew."),
+            _ => ("refused", "Do not do the work without the lock. Tell the user."),
+        };
+        Self::stop(reason, format!("NOT held: {}. {way_out}", failure.sentence()))
+    }
+}
+
+impl From<ToolAnswer> for CallToolResponse {
+    fn from(answer: ToolAnswer) -> Self {
+        let mut content = vec![ContentBlock::text(answer.message)];
+        if !answer.output.is_empty() {
+            content.push(ContentBlock::text(answer.output));
+        }
+        let mut result = if answer.is_error {
+            CallToolResult::error(content)
+        } else {
+            CallToolResult::success(content)
+        };
+        result.structured_content = Some(Value::Object(answer.data));
+        result.into()
+    }
+}
