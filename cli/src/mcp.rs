@@ -4,13 +4,14 @@
 //! |---|---|
 //! | `tools` | the tools as a model sees them: names, descriptions, arguments, limits |
 //! | `server` | the protocol: lists the tools, and passes calls on |
-//! | `session` | the claims of this session: take, renew, drop |
+//! | `session`, `claims` | the claims of this session: take, renew, drop |
 //! | `look` | who holds, and waiting until a key is free |
 //! | `command`, `session_run` | `tenure run` as a child process: the side of the server, and its own |
 //! | `answer` | the answers: a text for the model, and the same as data |
 //! | `input` | standard input, whose end is the end of the session |
 
 mod answer;
+mod claims;
 mod command;
 mod input;
 mod look;
@@ -77,11 +78,11 @@ async fn serve(session: &Arc<Session>) -> Result<u8, Failure> {
     let calls = server.calls();
     let (input, output) = rmcp::transport::io::stdio_pipes();
     let transport = (Input::new(input, session.clone()), output);
-    let served = tokio::select! {
-        served = server.serve(transport) => served,
+    let connected = tokio::select! {
+        connected = server.serve(transport) => connected,
         () = session.stopped() => return Ok(0),
     };
-    let running = match served {
+    let running = match connected {
         Ok(running) => running,
         Err(ServerInitializeError::ConnectionClosed(_)) => return Ok(0),
         Err(error) => {

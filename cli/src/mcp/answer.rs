@@ -3,9 +3,9 @@
 use rmcp::model::{CallToolResponse, CallToolResult, ContentBlock};
 use serde_json::{Map, Value};
 
-use crate::failure::{BUSY, Failure, LOST, UNREACHABLE, USAGE};
+use crate::failure::{BUSY, CANNOT_RUN, Failure, LOST, NOT_FOUND, UNREACHABLE, USAGE};
 
-/// An answer. Its data always has `held` and `message`.
+/// An answer. Its data has `message`, and `held` unless it is only a look at the store.
 #[derive(Debug)]
 pub(super) struct ToolAnswer {
     message: String,
@@ -21,18 +21,22 @@ pub(super) type Outcome = Result<ToolAnswer, Failure>;
 impl ToolAnswer {
     /// The lock is held. Only for a claim whose `check` has just succeeded.
     pub(super) fn held(message: impl Into<String>) -> Self {
-        Self::new(true, message)
+        Self::new(message).with("held", true)
     }
 
     /// The lock is not held, and the model may go on with other work.
     pub(super) fn not_held(message: impl Into<String>) -> Self {
-        Self::new(false, message)
+        Self::new(message).with("held", false)
+    }
+
+    /// Others' claims were looked at.
+    pub(super) fn looked(message: impl Into<String>) -> Self {
+        Self::new(message)
     }
 
     /// The lock is not held, for this reason, and the model must stop.
     pub(super) fn stop(reason: &str, message: impl Into<String>) -> Self {
-        let answer = Self::new(false, message).with("reason", reason);
-        Self { is_error: true, ..answer }
+        Self { is_error: true, ..Self::not_held(message).with("reason", reason) }
     }
 
     /// Adds a field to the data.
@@ -46,12 +50,10 @@ impl ToolAnswer {
         Self { output: output.clone(), ..self.with("output", output) }
     }
 
-    fn new(held: bool, message: impl Into<String>) -> Self {
+    fn new(message: impl Into<String>) -> Self {
         let message = message.into();
-        let mut data = Map::new();
-        data.insert("held".into(), held.into());
-        data.insert("message".into(), message.clone().into());
-        Self { message, data, output: String::new(), is_error: false }
+        let (data, output) = (Map::new(), String::new());
+        Self { message: message.clone(), data, output, is_error: false }.with("message", message)
     }
 }
 
@@ -64,6 +66,7 @@ impl From<Failure> for ToolAnswer {
                 "Do not do the work without the lock. Try again later, or tell the user.",
             ),
             BUSY => ("busy", "Do other work, or try again later."),
+            CANNOT_RUN | NOT_FOUND => ("invalid", "Correct the command and call again."),
             LOST => ("lost", "Stop the work. Read everything again before you take the lock anew."),
             _ => ("refused", "Do not do the work without the lock. Tell the user."),
         };

@@ -22,7 +22,7 @@ use super::answer::{Outcome, ToolAnswer};
 use super::session::{Session, limited};
 use super::session_run::{self, RunOutcome};
 use super::tools::{OUTPUT_MAX, RUN_DEFAULT, RUN_MAX, RunArgs, WAIT_MAX};
-use crate::failure::{BUSY, Failure, LOST, REFUSED};
+use crate::failure::{BUSY, Failure, LOST};
 use crate::screen::quoted;
 use crate::store::VARIABLE;
 use crate::supervisor::own_executable;
@@ -35,8 +35,8 @@ const REST_MAX: Duration = Duration::from_millis(500);
 const REPORT_MAX: u64 = 64 * 1024;
 
 impl Session {
-    /// Runs a command under the lock of a key.
-    pub(super) async fn run(&self, args: RunArgs) -> Outcome {
+    /// Runs a command under the lock of a key. The note in the line is the name of the client.
+    pub(super) async fn run(&self, args: RunArgs, client: &str) -> Outcome {
         let wait = limited("wait_ms", args.wait_ms, Duration::ZERO, WAIT_MAX)?;
         let time = limited("timeout_ms", args.timeout_ms, RUN_DEFAULT, RUN_MAX)?;
         let key = Key::new(&args.key)?;
@@ -46,7 +46,9 @@ impl Session {
         if let Err(own) = self.refuse_own(&key, false) {
             return Ok(own);
         }
-        let mut run = start(&self.url, &args, wait)?;
+        // The child opens the store by itself, and creates no parent directory of it.
+        self.locks().await?;
+        let mut run = start(&self.url, &args, wait, client)?;
         let ended = tokio::select! {
             ended = run.child.wait() => Some(ended?),
             () = tokio::time::sleep(time) => None,
@@ -85,7 +87,7 @@ struct Run {
 
 /// Starts `tenure run` with one pipe for both outputs. Dropping it kills it, and its keeper then
 /// kills the command.
-fn start(url: &str, args: &RunArgs, wait: Duration) -> Result<Run, Failure> {
+fn start(url: &str, args: &RunArgs, wait: Duration, note: &str) -> Result<Run, Failure> {
     let (session, theirs) = StdStream::pair()?;
     let (output, into) = io::pipe()?;
     let mut command = own_executable()?;
@@ -95,7 +97,7 @@ fn start(url: &str, args: &RunArgs, wait: Duration) -> Result<Run, Failure> {
     } else {
         command.args(["--wait", &format!("{}ms", wait.as_millis())]);
     }
-    command.args(["--quiet", "--", &args.key, "--"]).args(&args.command);
+    command.args(["--quiet", &format!("--note={note}"), "--", &args.key, "--"]).args(&args.command);
     // Others can see the arguments of a process, and the URL may have a password.
     command.env(VARIABLE, url).stdin(OwnedFd::from(theirs)).stdout(into.try_clone()?).stderr(into);
     if let Some(directory) = &args.cwd {
@@ -104,7 +106,7 @@ fn start(url: &str, args: &RunArgs, wait: Duration) -> Result<Run, Failure> {
     let mut command = Command::from(command);
     let child = command.kill_on_drop(true).spawn().map_err(|error| match &args.cwd {
         Some(directory) => {
-            Failure::new(REFUSED, format!("nothing can be run in {}: {error}", quoted(directory)))
+            Failure::usage(format!("nothing can be run in {}: {error}", quoted(directory)))
         }
         None => error.into(),
     })?;

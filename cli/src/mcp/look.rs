@@ -1,6 +1,6 @@
 //! Who holds, and waiting until a key is free.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Value, json};
 use tenure::inspect::{LineEntry, TicketState};
@@ -49,7 +49,7 @@ impl Session {
         if more > 0 {
             texts.push(format!("{more} more keys are not shown: name a longer prefix."));
         }
-        let answer = ToolAnswer::not_held(texts.join("\n"));
+        let answer = ToolAnswer::looked(texts.join("\n"));
         Ok(answer.with("lines", lines).with("more_keys", more))
     }
 
@@ -61,16 +61,17 @@ impl Session {
         let line = self.unless_stopped(until_free(locks, &key, time)).await??;
         let name = quoted(key.as_str());
         if line.is_empty() {
-            let message = format!("{name} is free now. NOT held: only `take` gives the lock.");
-            return Ok(ToolAnswer::not_held(message).with("free", true));
+            let message =
+                format!("{name} is free now. You do not hold it: only `take` gives the lock.");
+            return Ok(ToolAnswer::looked(message).with("free", true));
         }
         let message = format!(
-            "NOT held. After {} it is still so: {} Wait again, stand in line with `take` and `wait_ms`, \
+            "Not free after {}: {} Wait again, stand in line with `take` and `wait_ms`, \
              or do other work.",
             brief(time),
             self.sentence(&key, &line)
         );
-        Ok(ToolAnswer::not_held(message).with("free", false).with("line", self.data(&key, &line)))
+        Ok(ToolAnswer::looked(message).with("free", false).with("line", self.data(&key, &line)))
     }
 
     /// The answer of a `take` that found a key busy.
@@ -113,21 +114,15 @@ impl Session {
         }
     }
 
+    /// A holder in words.
     fn holder(&self, entry: &LineEntry) -> String {
-        let mut text = foreign(&entry.owner);
-        if let Some(claim) = self.claim_of(entry.id) {
-            text = format!("this session (claim {claim})");
-        }
-        if let Some(since) = entry.since {
-            text += &format!(" for {}", brief(since.elapsed().unwrap_or_default()));
-        }
-        if !entry.note.is_empty() {
-            text += &format!(", note {:?}", foreign(&entry.note));
-        }
-        if let Some(life) = entry.life {
-            text += &format!(", lease {} left", brief(life));
-        }
-        text
+        let claim = self.claim_of(entry.id).map(|id| format!("this session (claim {id})"));
+        let owner = claim.unwrap_or_else(|| foreign(&entry.owner));
+        let since = entry.since.map(age).map(|age| format!(" for {}", brief(age)));
+        let life = entry.life.map(|life| format!(", lease {} left", brief(life)));
+        let note = Some(&entry.note).filter(|note| !note.is_empty());
+        let note = note.map(|note| format!(", note {:?}", foreign(note)));
+        [Some(owner), since, note, life].into_iter().flatten().collect()
     }
 
     /// A line as data.
@@ -139,7 +134,7 @@ impl Session {
                 "mode": entry.share.kind(),
                 "owner": foreign(&entry.owner),
                 "note": foreign(&entry.note),
-                "since_ms": millis(entry.since.map(|since| since.elapsed().unwrap_or_default())),
+                "since_ms": millis(entry.since.map(age)),
                 "lease_left_ms": millis(entry.life),
                 "claim": self.claim_of(entry.id),
             })
@@ -167,14 +162,19 @@ async fn until_free(locks: &Locks, key: &Key, time: Duration) -> Result<Vec<Line
         }
         // An event, the end of a lease, or the time for another look.
         let pause = line.iter().filter_map(|entry| entry.life).fold(LOOK_EVERY, Duration::min);
-        match timeout(left.min(pause.max(LOOK_AFTER)), watch.next()).await {
-            Ok(Err(error)) => return Err(error.into()),
-            Ok(Ok(_)) | Err(_) => {}
+        let event = timeout(left.min(pause.max(LOOK_AFTER)), watch.next()).await;
+        if let Ok(Err(error)) = event {
+            return Err(error.into());
         }
     }
 }
 
+/// The time since then, by this machine's clock.
+fn age(since: SystemTime) -> Duration {
+    since.elapsed().unwrap_or_default()
+}
+
 /// A text that others wrote, fit to be shown.
-fn foreign(text: &str) -> String {
+pub(super) fn foreign(text: &str) -> String {
     cut(&printable(text), TEXT_COLUMNS)
 }

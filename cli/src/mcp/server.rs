@@ -13,6 +13,7 @@ use serde_json::Value;
 use tokio::sync::Semaphore;
 
 use super::answer::{Outcome, ToolAnswer};
+use super::look::foreign;
 use super::session::Session;
 use super::tools::{self, CALLS_MAX, INSTRUCTIONS};
 use crate::failure::Failure;
@@ -35,7 +36,7 @@ impl LockServer {
         self.calls.clone()
     }
 
-    async fn call(&self, name: &str, arguments: JsonObject, client: Option<String>) -> Outcome {
+    async fn call(&self, name: &str, arguments: JsonObject, client: String) -> Outcome {
         let session = &self.session;
         match name {
             "take" => session.take(parse(arguments)?, client).await,
@@ -43,7 +44,7 @@ impl LockServer {
             "drop" => session.drop_claim(parse(arguments)?).await,
             "who" => session.who(parse(arguments)?).await,
             "wait" => session.wait(parse(arguments)?).await,
-            "run" => session.run(parse(arguments)?).await,
+            "run" => session.run(parse(arguments)?, &client).await,
             _ => Err(Failure::usage(format!("there is no tool {name:?}"))),
         }
     }
@@ -75,7 +76,7 @@ impl ServerHandler for LockServer {
             );
             return Ok(ToolAnswer::stop("limit", message).into());
         };
-        let client = context.client_info().map(|client| client.name);
+        let client = context.client_info().map(|client| foreign(&client.name)).unwrap_or_default();
         let call = self.call(&request.name, request.arguments.unwrap_or_default(), client);
         // The future of a cancelled call is dropped: it leaves its line, and its command is killed.
         let outcome = tokio::select! {

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use tenure::inspect::{Note, TicketId};
-use tenure::{Error, ErrorKind, Key, LeaseHandle, Locks, ReadGuard, WriteGuard};
+use tenure::{Error, ErrorKind, Key, Locks};
 use tenure_kit::duration::brief;
 use tenure_kit::registry::OpenedStore;
 use tokio::sync::{OnceCell, watch};
@@ -14,6 +14,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::answer::{Outcome, ToolAnswer};
+use super::claims::{KeyGuard, SessionClaim, Taken, take_each};
 use super::tools::{CLAIMS_MAX, ClaimArgs, KEYS_MAX, TakeArgs, WAIT_MAX};
 use crate::failure::{Failure, LOST, REFUSED};
 use crate::screen::quoted;
@@ -24,66 +25,21 @@ const RELEASE_MAX: Duration = Duration::from_secs(5);
 /// Hexadecimal digits of a claim id.
 const CLAIM_DIGITS: usize = 8;
 
-/// A guard of one key.
-enum KeyGuard {
-    Exclusive(WriteGuard),
-    Shared(ReadGuard),
-}
-
-impl KeyGuard {
-    fn handle(&self) -> LeaseHandle {
-        match self {
-            Self::Exclusive(guard) => guard.handle(),
-            Self::Shared(guard) => guard.handle(),
-        }
-    }
-
-    async fn release(self) -> tenure::Result<()> {
-        match self {
-            Self::Exclusive(guard) => guard.release().await,
-            Self::Shared(guard) => guard.release().await,
-        }
-    }
-
-    fn is_shared(&self) -> bool {
-        matches!(self, Self::Shared(_))
-    }
-
-    /// The key and its token, as data.
-    fn data(&self) -> Value {
-        let handle = self.handle();
-        let mode = if self.is_shared() { "shared" } else { "exclusive" };
-        json!({ "key": handle.key().as_str(), "token": handle.number(), "mode": mode })
-    }
-}
-
-/// The keys that one call of `take` got. Dropping it releases them in the background.
-struct SessionClaim(Vec<KeyGuard>);
-
-impl SessionClaim {
-    /// Returns an error if one of the locks is lost.
-    fn check(&self) -> tenure::Result<()> {
-        self.0.iter().try_for_each(|guard| guard.handle().check())
-    }
-
-    /// The keys, for messages.
-    fn names(&self) -> String {
-        let names: Vec<_> =
-            self.0.iter().map(|guard| quoted(guard.handle().key().as_str())).collect();
-        names.join(", ")
-    }
-
-    /// The time until the first lease ends without a renewal.
-    fn remaining(&self) -> Option<Duration> {
-        self.0.iter().filter_map(|guard| guard.handle().remaining()).min()
-    }
-}
-
 #[derive(Default)]
 struct Claims {
     held: BTreeMap<String, SessionClaim>,
     /// The session has ended: no claim may be added.
     closed: bool,
+}
+
+impl Claims {
+    /// The answer if no claim can be added.
+    fn full(&self) -> Option<ToolAnswer> {
+        let message = format!(
+            "NOT held: this session has {CLAIMS_MAX} claims. Drop one first; `who` shows them."
+        );
+        (self.held.len() >= CLAIMS_MAX).then(|| ToolAnswer::stop("limit", message))
+    }
 }
 
 /// The session with one client: its store and its claims.
@@ -185,28 +141,25 @@ impl Session {
     }
 
     /// Takes all keys or none.
-    pub(super) async fn take(&self, args: TakeArgs, client: Option<String>) -> Outcome {
+    pub(super) async fn take(&self, args: TakeArgs, client: String) -> Outcome {
         let (keys, wait, shared) = (args.keys()?, args.wait()?, args.shared.unwrap_or_default());
-        let note = args.note.or(client).unwrap_or_default();
+        let note = args.note.unwrap_or(client);
         Note::new(note.as_str())?;
         for key in &keys {
             if let Err(own) = self.refuse_own(key, shared) {
                 return Ok(own);
             }
         }
-        if self.claims().held.len() >= CLAIMS_MAX {
-            let message = format!(
-                "NOT held: this session has {CLAIMS_MAX} claims. Drop one first; `who` shows them."
-            );
-            return Ok(ToolAnswer::stop("limit", message));
+        if let Some(full) = self.claims().full() {
+            return Ok(full);
         }
         let locks = self.locks().await?;
         let taking = take_each(locks, &keys, shared, wait, &note);
         let taken =
             if wait.is_zero() { taking.await? } else { self.unless_stopped(taking).await?? };
         match taken {
-            Ok(claim) => self.keep(claim),
-            Err(busy) => self.busy(locks, &keys, &busy, shared).await,
+            Taken::All(claim) => self.keep(claim),
+            Taken::Busy(busy) => self.busy(locks, &keys, &busy, shared).await,
         }
     }
 
@@ -215,6 +168,9 @@ impl Session {
         let mut claims = self.claims();
         if claims.closed {
             return Err(Failure::new(REFUSED, "the session is ending"));
+        }
+        if let Some(full) = claims.full() {
+            return Ok(full);
         }
         claim.check()?;
         let whole =
@@ -311,35 +267,6 @@ impl TakeArgs {
     fn wait(&self) -> Result<Duration, Failure> {
         limited("wait_ms", self.wait_ms, Duration::ZERO, WAIT_MAX)
     }
-}
-
-/// Takes one key after the other, until a deadline. Returns the key that was busy.
-async fn take_each(
-    locks: &Locks,
-    keys: &[Key],
-    shared: bool,
-    wait: Duration,
-    note: &str,
-) -> Result<Result<SessionClaim, Key>, Failure> {
-    let began = Instant::now();
-    let mut claim = SessionClaim(Vec::new());
-    for key in keys {
-        let (lock, left) = (locks.rwlock(key).note(note), wait.saturating_sub(began.elapsed()));
-        let guard = if shared {
-            lock.try_read_for(left).await?.map(KeyGuard::Shared)
-        } else {
-            lock.try_write_for(left).await?.map(KeyGuard::Exclusive)
-        };
-        let Some(guard) = guard else {
-            for guard in claim.0 {
-                // Without an answer its lease ends by itself.
-                let _ = guard.release().await;
-            }
-            return Ok(Err(key.clone()));
-        };
-        claim.0.push(guard);
-    }
-    Ok(Ok(claim))
 }
 
 /// Returns a time of the arguments, or its default. Refuses one above the maximum.

@@ -3,8 +3,8 @@
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::kit::{Store, eventually, is_alive};
-use crate::mcp::{Agent, Answer};
+use crate::kit::{Store, eventually, field, is_alive};
+use crate::mcp::{Agent, Answer, CLIENT};
 use crate::run::pids;
 
 /// A command that logs its pid and works on.
@@ -45,13 +45,13 @@ async fn a_command_runs_under_the_lock() {
     }
     ran(&agent.call("run", sh("kill -KILL $$")).await, 137);
     let missing = json!({ "key": "k", "command": ["no-such-command"] });
-    agent.call("run", missing).await.stops("refused");
+    agent.call("run", missing).await.stops("invalid");
     let here = json!({ "key": "-k", "command": ["pwd", "-P"], "cwd": store.path("store") });
     let answer = agent.call("run", here).await;
     ran(&answer, 0);
     assert!(answer["output"].as_str().unwrap().trim_end().ends_with("/store"), "{answer:?}");
     let nowhere = json!({ "key": "k", "command": ["true"], "cwd": store.path("nowhere") });
-    agent.call("run", nowhere).await.stops("refused");
+    agent.call("run", nowhere).await.stops("invalid");
     let long = agent.call("run", sh("head -c 100000 /dev/zero | tr '\\0' x; echo end")).await;
     ran(&long, 0);
     let output = long["output"].as_str().unwrap();
@@ -86,6 +86,7 @@ async fn a_lost_lock_stops_the_command() {
     let agent = Agent::start(&store).await;
     let run = agent.begin("run", sh(WORK));
     let pid = working(&store);
+    assert_eq!(field(&store.line("k")[0], "note"), CLIENT);
     store.output(&["break", "k"]);
     let lost = run.await.unwrap();
     lost.stops("lost");
