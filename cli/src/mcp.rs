@@ -48,9 +48,8 @@ const GOODBYE_MAX: Duration = Duration::from_secs(6);
 /// Every answer says whether the lock is held. If the store does not answer, it is not held.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
-Example, for the client's list of servers:
-  {\"mcpServers\": {\"tenure\": {\"command\": \"tenure\", \"args\": [\"mcp\"],
-                              \"env\": {\"TENURE_ON\": \"redis://localhost\"}}}}")]
+Example, for the client's list of servers; TENURE_ON in its environment names the store:
+  {\"mcpServers\": {\"tenure\": {\"command\": \"tenure\", \"args\": [\"mcp\"]}}}")]
 pub(crate) struct Args {}
 
 pub(crate) fn mcp(at: Address, _: &Args) -> Result<u8, Failure> {

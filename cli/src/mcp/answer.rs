@@ -45,9 +45,14 @@ impl ToolAnswer {
         self
     }
 
-    /// Adds the output of a command, to the data as well.
-    pub(super) fn with_output(self, output: String) -> Self {
-        Self { output: output.clone(), ..self.with("output", output) }
+    /// Adds the end of a command's output, and the number of bytes before it.
+    pub(super) fn with_output(self, output: String, cut: u64) -> Self {
+        let answer = self.with("output", output.as_str()).with("output_bytes_cut", cut);
+        let output = match cut {
+            0 => output,
+            _ => format!("[{cut} bytes of output before this are cut]\n{output}"),
+        };
+        Self { output, ..answer }
     }
 
     fn new(message: impl Into<String>) -> Self {

@@ -1,10 +1,9 @@
 //! `run`: a command under a lock, by `tenure run` as a child process.
 
 use std::collections::VecDeque;
-use std::io::{self, PipeReader};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream as StdStream;
-use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -30,7 +29,7 @@ use crate::supervisor::own_executable;
 /// Time between TERM and KILL for a run that is stopped.
 const STOP_GRACE: Duration = Duration::from_secs(4);
 /// Time for the rest of the output: a process that the command left running may keep it open.
-const REST_MAX: Duration = Duration::from_millis(500);
+const REST_MAX: Duration = Duration::from_secs(2);
 /// Maximum bytes of a report.
 const REPORT_MAX: u64 = 64 * 1024;
 
@@ -54,15 +53,13 @@ impl Session {
             () = tokio::time::sleep(time) => None,
             () = self.stopped() => None,
         };
-        let is_stopped = ended.is_none();
-        let _status: ExitStatus = match ended {
-            Some(status) => status,
-            None => stop(&mut run.child).await?,
-        };
+        if ended.is_none() {
+            stop(&mut run.child).await?;
+        }
         let report = run.report().await;
         let (output, cut) = run.output().await;
         let answer = match report {
-            _ if is_stopped => ToolAnswer::stop("stopped", stopped(&args.key, time)),
+            _ if ended.is_none() => ToolAnswer::stop("stopped", stopped(&args.key, time)),
             Some(report) => ended_so(&args.key, &report),
             None => ToolAnswer::stop(
                 "unknown",
@@ -73,7 +70,7 @@ impl Session {
                 ),
             ),
         };
-        Ok(answer.with_output(output).with("output_bytes_cut", cut))
+        Ok(answer.with_output(output, cut))
     }
 }
 
@@ -113,12 +110,8 @@ fn start(url: &str, args: &RunArgs, wait: Duration, note: &str) -> Result<Run, F
     session.set_nonblocking(true)?;
     let session = UnixStream::from_std(session)?;
     let kept = Arc::new(Mutex::new(OutputEnd::default()));
-    let reading = tokio::spawn(read(receiver(output)?, kept.clone()));
+    let reading = tokio::spawn(read(Receiver::from_owned_fd(output.into())?, kept.clone()));
     Ok(Run { child, session, output: kept, reading })
-}
-
-fn receiver(output: PipeReader) -> io::Result<Receiver> {
-    Receiver::from_owned_fd(OwnedFd::from(output))
 }
 
 impl Run {
@@ -126,9 +119,8 @@ impl Run {
     async fn report(&mut self) -> Option<RunOutcome> {
         let mut report = Vec::new();
         let mut limited = (&mut self.session).take(REPORT_MAX);
-        // The child has ended, so that the socket has an end.
-        let read = timeout(REST_MAX, limited.read_to_end(&mut report)).await;
-        read.ok()?.ok()?;
+        // The child has ended, and no other process has its end of the socket.
+        limited.read_to_end(&mut report).await.ok()?;
         serde_json::from_slice(&report).ok()
     }
 
@@ -168,16 +160,15 @@ async fn read(mut output: Receiver, kept: Arc<Mutex<OutputEnd>>) {
 }
 
 /// Asks a run to end, and kills it if it does not.
-async fn stop(child: &mut Child) -> io::Result<ExitStatus> {
+async fn stop(child: &mut Child) -> io::Result<()> {
     let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
     if let Some(pid) = pid {
         let _ = kill_process(pid, Signal::TERM); // it may have ended
     }
-    if let Ok(ended) = timeout(STOP_GRACE, child.wait()).await {
-        return ended;
+    if timeout(STOP_GRACE, child.wait()).await.is_err() {
+        child.kill().await?;
     }
-    child.start_kill()?;
-    child.wait().await
+    Ok(())
 }
 
 fn stopped(key: &str, time: Duration) -> String {

@@ -121,7 +121,7 @@ impl Session {
         let since = entry.since.map(age).map(|age| format!(" for {}", brief(age)));
         let life = entry.life.map(|life| format!(", lease {} left", brief(life)));
         let note = Some(&entry.note).filter(|note| !note.is_empty());
-        let note = note.map(|note| format!(", note {:?}", foreign(note)));
+        let note = note.map(|note| format!(", note {:?}", cut(note, TEXT_COLUMNS)));
         [Some(owner), since, note, life].into_iter().flatten().collect()
     }
 

@@ -155,6 +155,7 @@ impl Session {
         }
         let locks = self.locks().await?;
         let taking = take_each(locks, &keys, shared, wait, &note);
+        // A call that does not wait is answered even if the input ends right after it.
         let taken =
             if wait.is_zero() { taking.await? } else { self.unless_stopped(taking).await?? };
         match taken {

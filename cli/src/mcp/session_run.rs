@@ -50,18 +50,16 @@ impl RunOutcome {
 
 /// Runs `--in-session run …`.
 pub(crate) fn main(arguments: impl Iterator<Item = OsString>) -> ExitCode {
-    let outcome = tie().and_then(|session| {
-        let words = iter::once("tenure".into()).chain(arguments).collect();
-        let outcome = args::parse(words).and_then(crate::dispatch);
-        let report = serde_json::to_vec(&RunOutcome::of(&outcome)).map_err(io::Error::other);
-        // Without a report the session takes the run as failed.
-        let _ = report.and_then(|report| (&session).write_all(&report));
-        outcome
-    });
-    match outcome {
-        Ok(code) => ExitCode::from(code),
-        Err(failure) => failure.report(),
-    }
+    let mut session = match tie() {
+        Ok(session) => session,
+        Err(failure) => return failure.report(),
+    };
+    let words = iter::once("tenure".into()).chain(arguments).collect();
+    let outcome = args::parse(words).and_then(crate::dispatch);
+    // The session has the message from here, so that it is not in the output as well.
+    let report = serde_json::to_vec(&RunOutcome::of(&outcome)).map_err(io::Error::other);
+    let _ = report.and_then(|report| session.write_all(&report)); // without it the run has failed
+    ExitCode::from(outcome.unwrap_or_else(|failure| failure.code()))
 }
 
 /// Takes the socket from standard input, which becomes empty, and ends this process with the

@@ -1,6 +1,6 @@
 //! `tenure mcp`, driven by a client of the protocol: its claims, and what it says without them.
 
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::ops::Deref;
 use std::process::Stdio;
 use std::sync::Arc;
@@ -242,16 +242,18 @@ fn a_session_ends_with_exit_code_0_and_writes_only_the_protocol() {
     for message in messages {
         writeln!(input, "{message}").unwrap();
     }
-    store.line_has("k", 1);
+    let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
+    let mut out: Vec<_> = lines.by_ref().take(3).map(Result::unwrap).collect();
     drop(input);
+    out.extend(lines.map(Result::unwrap));
     let output = server.wait_with_output().unwrap();
     assert_eq!(code(output.status), 0);
-    let out = String::from_utf8(output.stdout).unwrap();
-    let answers: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(answers.len(), 4, "{out}");
-    assert_eq!(answers[3]["result"]["isError"], true, "{out}");
+    let answers: Vec<Value> = out.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(answers[2]["result"]["structuredContent"]["held"], true, "{out:?}");
+    assert_eq!(answers.len(), 4, "{out:?}");
+    assert_eq!(answers[3]["result"]["isError"], true, "{out:?}");
     let names = answers[1]["result"]["tools"].as_array().unwrap().iter().map(|tool| &tool["name"]);
-    assert!(names.eq(["take", "renew", "drop", "who", "wait", "run"]), "{out}");
+    assert!(names.eq(["take", "renew", "drop", "who", "wait", "run"]), "{out:?}");
     // Warnings go to standard error.
     assert!(String::from_utf8(output.stderr).unwrap().contains("made a new store"));
     assert_eq!(store.line("k").len(), 0);

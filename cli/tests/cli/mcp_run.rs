@@ -45,7 +45,9 @@ async fn a_command_runs_under_the_lock() {
     }
     ran(&agent.call("run", sh("kill -KILL $$")).await, 137);
     let missing = json!({ "key": "k", "command": ["no-such-command"] });
-    agent.call("run", missing).await.stops("invalid");
+    let answer = agent.call("run", missing).await;
+    answer.stops("invalid");
+    assert_eq!((&answer["ran"], &answer["output"]), (&json!(false), &json!("")), "{answer:?}");
     let here = json!({ "key": "-k", "command": ["pwd", "-P"], "cwd": store.path("store") });
     let answer = agent.call("run", here).await;
     ran(&answer, 0);
