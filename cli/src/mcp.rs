@@ -5,7 +5,7 @@
 //! | `tools` | the tools as a model sees them: names, descriptions, arguments, limits |
 //! | `server` | the protocol: lists the tools, and passes calls on |
 //! | `session`, `claims` | the claims of this session: take, renew, drop |
-//! | `look` | who holds, and waiting until a key is free |
+//! | `look` | the holders of keys, and the wait until a key is free |
 //! | `command`, `session_run` | `tenure run` as a child process: the side of the server, and its own |
 //! | `answer` | the answers: a text for the model, and the same as data |
 //! | `input` | standard input, whose end is the end of the session |

@@ -1,4 +1,4 @@
-//! Who holds, and waiting until a key is free.
+//! The tools `who` and `wait`: the holders of keys, and the wait until a key is free.
 
 use std::time::{Duration, Instant, SystemTime};
 

@@ -208,7 +208,7 @@ impl Session {
         let Some(claim) = claims.held.get(&id) else { return Ok(unknown(&id)) };
         let (names, left) = (claim.names(), claim.remaining());
         if let Err(error) = claim.check() {
-            // The model is told here, so that its locks may go to the next in line.
+            // The model learns of the loss from this answer, so the next in line may be served.
             claims.held.remove(&id);
             return Err(lost(&id, &names, &error));
         }

@@ -1,9 +1,9 @@
-//! `tenure run` as a child of `tenure mcp`: it reports its outcome to the session, and ends with it.
+//! `tenure run` as a child of `tenure mcp`: reports its outcome to the session, and ends with it.
 //!
-//! Standard input is one end of a socket, whose other end the session has. A command may exit with
-//! any code, so the exit code alone does not say whether the lock was busy. At the end of the socket
-//! the session is gone, even if it was killed: then this process kills itself, and its keeper kills
-//! all processes of the command.
+//! Standard input is one end of a socket, and the session has the other end. A command may exit
+//! with any code, so the exit code alone does not say whether the lock was busy. At the end of the
+//! socket the session is gone, even if it was killed: then this process kills itself, and its
+//! keeper kills all processes of the command.
 
 use std::ffi::OsString;
 use std::fs::File;

@@ -268,7 +268,7 @@ async fn a_broken_claim_is_lost_and_goes_to_the_next_once_the_model_knows() {
     let (one, two) = (Agent::start(&store).await, Agent::start(&store).await);
     let claim = one.take("k").await;
     store.output(&["break", "k"]);
-    // The model has not been told, and may still work: the next in line waits for it.
+    // The model does not know yet, and may still work: the next in line waits for it.
     let next = two.begin("take", json!({ "keys": ["k"], "wait_ms": 600_000 }));
     store.line_has("k", 2);
     one.call("renew", json!({ "claim": claim })).await.stops("lost");
