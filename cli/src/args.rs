@@ -9,6 +9,8 @@ use tenure_kit::registry::Scheme;
 
 use crate::failure::{Failure, USAGE};
 use crate::inspect::{bench, break_ticket, count, keys, line, next, ps, watch};
+#[cfg(feature = "mcp")]
+use crate::mcp;
 use crate::screen::printable;
 use crate::{aliases, key_after_dashes, lead, once, pages, run, store};
 
@@ -77,6 +79,8 @@ impl Cli {
             Command::Once(ref args) if !args.lists() => "once",
             Command::Lead(_) => "lead",
             Command::Line(line::Args { check: true, .. }) => "line --check",
+            #[cfg(feature = "mcp")]
+            Command::Mcp(_) => "mcp",
             Command::Completions(_) => "completions",
             Command::Man => "man",
             _ => return Ok(()),
@@ -103,6 +107,8 @@ pub(crate) enum Command {
     Next(next::Args),
     Count(count::Args),
     Bench(bench::Args),
+    #[cfg(feature = "mcp")]
+    Mcp(mcp::Args),
     Completions(pages::Completions),
     /// Prints the manual page.
     #[command(after_help = "Example:\n  tenure man > tenure.1 && man ./tenure.1")]
@@ -179,13 +185,13 @@ impl TypedValueParser for Urls {
     }
 }
 
-/// Parses the command line of this process.
+/// Parses a command line; the first word is the name of this program.
 ///
 /// # Errors
 ///
 /// Fails with a page if help or the version was requested, and with clap's own message otherwise.
-pub(crate) fn read() -> Result<Cli, Failure> {
-    let matches = key_after_dashes::parse(command, std::env::args_os().collect());
+pub(crate) fn parse(words: Vec<OsString>) -> Result<Cli, Failure> {
+    let matches = key_after_dashes::parse(command, words);
     matches.and_then(|matches| Cli::from_arg_matches(&matches)).map_err(|error| explain(&error))
 }
 

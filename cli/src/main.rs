@@ -10,6 +10,8 @@ mod failure;
 mod inspect;
 mod key_after_dashes;
 mod lead;
+#[cfg(feature = "mcp")]
+mod mcp;
 mod once;
 mod owner;
 mod pages;
@@ -28,14 +30,19 @@ use inspect::{bench, break_ticket, count, keys, line, next, ps, watch};
 use supervisor::{keeper, shim};
 
 fn main() -> ExitCode {
-    // `tenure` starts its own executable as a command's keeper and as its shim.
+    // `tenure` starts its own executable as a command's keeper and as its shim, and `tenure mcp`
+    // as a `tenure run` that ends with the session.
     let mut arguments = std::env::args_os().skip(1);
     match arguments.next() {
         Some(first) if first == shim::ARGUMENT => return shim::main(arguments),
         Some(first) if first == keeper::ARGUMENT => return keeper::main(),
+        #[cfg(feature = "mcp")]
+        Some(first) if first == mcp::session_run::ARGUMENT => {
+            return mcp::session_run::main(arguments);
+        }
         _ => {}
     }
-    match args::read().and_then(dispatch) {
+    match args::parse(std::env::args_os().collect()).and_then(dispatch) {
         Ok(code) => ExitCode::from(code),
         Err(failure) => failure.report(),
     }
@@ -57,6 +64,8 @@ fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Next(args) => next::next(&at, json, &args),
         Command::Count(args) => count::count(&at, json, &args),
         Command::Bench(args) => bench::bench(&at, json, &args),
+        #[cfg(feature = "mcp")]
+        Command::Mcp(args) => mcp::mcp(at, &args),
         Command::Completions(args) => pages::completions(&args, args::visible_command()),
         Command::Man => pages::man(args::command()),
         Command::BenchPartner(args) => bench::partner(&at, &args),

@@ -121,7 +121,7 @@ impl Address {
     }
 
     /// Refuses a store that only this process sees.
-    fn refuse_private(&self, url: &str) -> Result<(), Failure> {
+    pub(crate) fn refuse_private(&self, url: &str) -> Result<(), Failure> {
         let engine = registry::engine_of(url).map_err(|error| self.explained(error))?;
         if engine.reach != Visibility::Process {
             return Ok(());

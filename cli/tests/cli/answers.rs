@@ -288,7 +288,10 @@ fn a_break_waits_until_the_holder_is_out() {
 #[test]
 fn a_short_help_fits_a_screen() {
     let store = Store::new();
-    let verbs = ["run", "lead", "line", "ps", "keys", "break", "watch", "next", "count", "bench"];
+    let verbs = [
+        "run", "once", "lead", "line", "ps", "keys", "break", "watch", "next", "count", "bench",
+        "mcp",
+    ];
     for words in std::iter::once(vec!["-h"]).chain(verbs.iter().map(|verb| vec![*verb, "-h"])) {
         let (_, shown) = Pty::start(&store.tenure(&words), 80).end();
         let lines: Vec<_> = shown.lines().collect();
@@ -345,7 +348,10 @@ fn pages_are_written() {
     assert!(man.contains("TENURE RUN") && man.contains("backup.sh"), "{man}");
     assert!(!man.contains("(1)\n"), "only this page is made: {man}");
     assert!(man.contains(r"<\fIKEY\fR> \-\- <\fICMD\fR>"), "the command stands behind `--`: {man}");
-    let verbs = ["run", "lead", "line", "ps", "keys", "break", "watch", "next", "count", "bench"];
+    let verbs = [
+        "run", "once", "lead", "line", "ps", "keys", "break", "watch", "next", "count", "bench",
+        "mcp",
+    ];
     for verb in verbs {
         for words in [&["help", verb][..], &[verb, "--help"]] {
             let help = store.output(words);

@@ -8,6 +8,8 @@ mod keeper;
 mod kit;
 mod lead;
 mod loss;
+mod mcp;
+mod mcp_run;
 mod mongodb;
 mod once;
 mod once_stores;
