@@ -108,6 +108,26 @@ impl HeldLock {
         &self.store
     }
 
+    /// The numbers of the held permits, with spaces between them. `None` for other locks, and where
+    /// permits have no numbers.
+    pub(crate) fn permits(&self, signals: &mut Signals) -> Result<Option<String>, Failure> {
+        let AnyGuard::Permits(permit) = &self.guard else { return Ok(None) };
+        let numbers = match signals.until(permit.numbers(), |_| None)? {
+            Ok(numbers) => numbers,
+            Err(signal) => return Err(Failure::asked(signal)),
+        };
+        match numbers {
+            Ok(numbers) => {
+                let numbers: Vec<_> = numbers.iter().map(u32::to_string).collect();
+                Ok(Some(numbers.join(" ")))
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::Invalid) => {
+                Ok(None)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Releases the lock. Fails if it was lost before.
     pub(crate) fn release(self, signals: &mut Signals) -> Result<(), Failure> {
         let key = quoted(self.key().as_str());

@@ -82,7 +82,7 @@ pub(crate) fn lead(at: &Address, args: &Args) -> Result<u8, Failure> {
         kill_after: args.kill_after,
         on_lost: OnLost::Stop,
         lifeline: opened.lifeline.as_ref(),
-        slot: None,
+        variable: None,
     };
     nested::refuse(&mut signals, locks, &args.key, claim.mode.share()?)?;
     let outcome = serve(&claim, &work, args.verbose, &mut signals, locks);

@@ -21,7 +21,10 @@ use crate::supervisor::signals::Signals;
 use crate::supervisor::supervise::{OnLost, Outcome, Work, spare_keeper, supervise};
 use crate::supervisor::{ExitReason, look_up, nested};
 
-/// Runs a command once for each slot of its schedule, on whichever machine comes first.
+/// The variable with the name of the slot.
+const SLOT: &str = "TENURE_SLOT";
+
+/// Runs a command once for each slot of its schedule.
 ///
 /// A slot is a time of the schedule, or any name. Start this on every machine, for example by cron:
 /// the first caller runs the command under the lock of KEY. A caller that comes during the run
@@ -85,13 +88,19 @@ pub(crate) struct Args {
         conflicts_with = "no_wait")]
     wait: Option<Duration>,
     /// Exits with this code instead of 75.
-    #[arg(short = 'E', long, value_name = "CODE", alias = "conflict-exit-code")]
+    #[arg(
+        short = 'E',
+        long,
+        value_name = "CODE",
+        alias = "conflict-exit-code",
+        hide_short_help = true
+    )]
     busy_code: Option<u8>,
     /// A text that others see in the line.
     #[arg(long, value_name = "TEXT", hide_short_help = true)]
     note: Option<String>,
     /// How long a lease outlives a crash [default: 30s].
-    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse, hide_short_help = true)]
     ttl: Option<Duration>,
     /// The time from TERM to KILL on a loss [default: 5s].
     #[arg(long, value_name = "TIME", value_parser = duration::parse, default_value = "5s",
@@ -217,7 +226,7 @@ impl Job<'_> {
             kill_after: args.kill_after,
             on_lost: OnLost::Stop,
             lifeline: opened.lifeline.as_ref(),
-            slot: Some(&slot),
+            variable: Some((SLOT, &slot)),
         };
         match supervise(signals, spare, &held, &work)? {
             Outcome::Done(reason, _keeper) => {

@@ -71,6 +71,9 @@ pub(crate) struct Args {
     #[arg(short = 'x', short_alias = 'e', long, conflicts_with = "permits")]
     exclusive: bool,
     /// Takes K of N permits.
+    ///
+    /// TENURE_PERMIT has the numbers of the permits, from 1 to N, which no other holder has: use
+    /// them for ports or test databases. Permits of more than 1000 have no numbers.
     #[arg(long, value_name = "K/N", value_parser = permits)]
     permits: Option<(u32, u32)>,
     /// Exits with 75 at once if the lock is busy.
@@ -129,6 +132,9 @@ pub(crate) struct Args {
     pub(crate) command: Vec<OsString>,
 }
 
+/// The variable with the numbers of the permits.
+const PERMIT: &str = "TENURE_PERMIT";
+
 pub(crate) fn run(at: &Address, args: &Args) -> Result<u8, Failure> {
     look_up::check(&args.command[0])?;
     let url = at.url()?;
@@ -171,13 +177,20 @@ fn hold(
         let (store, waited) = (held.store(), brief(budget.elapsed()));
         format!("{key} is held in {store} after {waited}, with token {token}")
     });
+    let permits = match held.permits(signals) {
+        Ok(permits) => permits,
+        Err(failure) => {
+            held.let_go(signals);
+            return Err(failure);
+        }
+    };
     let work = Work {
         command: &args.command,
         url,
         kill_after: args.kill_after,
         on_lost: args.on_lost,
         lifeline: opened.lifeline.as_ref(),
-        slot: None,
+        variable: permits.as_deref().map(|numbers| (PERMIT, numbers)),
     };
     let began = Instant::now();
     match supervise(signals, spare, &held, &work)? {

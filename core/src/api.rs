@@ -11,6 +11,7 @@ pub(crate) mod locks;
 pub(crate) mod multi;
 pub(crate) mod mutex;
 pub(crate) mod once;
+pub(crate) mod permit_numbers;
 pub(crate) mod rwlock;
 pub(crate) mod semaphore;
 pub(crate) mod sequence;

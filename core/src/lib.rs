@@ -42,6 +42,7 @@ pub use api::multi::{MultiGuard, MultiLock};
 pub use api::mutex::Mutex;
 pub use api::once::history::{SLOT_BYTES_MAX, SLOTS_MAX, SlotRun, SlotState};
 pub use api::once::{Once, OnceOutcome, SlotAttempt, SlotStart};
+pub use api::permit_numbers::NUMBERED_PERMITS_MAX;
 pub use api::rwlock::RwLock;
 pub use api::semaphore::{PERMITS_MAX, Semaphore};
 pub use api::sequence::{Block, Sequence};

@@ -98,8 +98,9 @@ pub mod guarantees {
 /// The maximum size of each thing, and the default ttl.
 pub mod limits {
     pub use tenure_core::{
-        KEY_BYTES_MAX, LINE_TICKETS_MAX, NOTE_BYTES_MAX, NUMBER_MAX, OWNER_BYTES_MAX, PERMITS_MAX,
-        SLOT_BYTES_MAX, SLOTS_MAX, TTL_DEFAULT, TTL_MAX, VALUE_BYTES_MAX,
+        KEY_BYTES_MAX, LINE_TICKETS_MAX, NOTE_BYTES_MAX, NUMBER_MAX, NUMBERED_PERMITS_MAX,
+        OWNER_BYTES_MAX, PERMITS_MAX, SLOT_BYTES_MAX, SLOTS_MAX, TTL_DEFAULT, TTL_MAX,
+        VALUE_BYTES_MAX,
     };
 }
 

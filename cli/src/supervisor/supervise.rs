@@ -17,7 +17,7 @@ use super::lease::{Lease, until};
 use super::nested;
 use super::signals::{Signals, is_ending};
 use super::stop::stop;
-use super::task::{KEY, SLOT, TOKEN, Task, TaskKind};
+use super::task::{KEY, TOKEN, Task, TaskKind};
 use super::terminal::Terminal;
 use crate::failure::{Failure, REFUSED, say};
 use crate::screen::quoted;
@@ -43,8 +43,8 @@ pub(crate) struct Work<'a> {
     pub(crate) on_lost: OnLost,
     /// An open file that keeps the lock, if the store has one.
     pub(crate) lifeline: Option<&'a OwnedFd>,
-    /// The slot that the command runs for.
-    pub(crate) slot: Option<&'a str>,
+    /// A further variable of the command.
+    pub(crate) variable: Option<(&'static str, &'a str)>,
 }
 
 /// The outcome of a supervision.
@@ -121,7 +121,7 @@ impl Work<'_> {
             (VARIABLE, self.url),
             (nested::VARIABLE, &held),
         ];
-        variables.extend(self.slot.map(|slot| (SLOT, slot)));
+        variables.extend(self.variable);
         Task {
             kind: TaskKind::Run { command: self.command.to_vec(), with_terminal },
             until: if self.on_lost == OnLost::Warn { NEVER } else { until(guard) },

@@ -15,7 +15,6 @@ use super::shim;
 /// Environment variables of the command; they also identify its processes.
 pub(crate) const KEY: &str = "TENURE_KEY";
 pub(crate) const TOKEN: &str = "TENURE_TOKEN";
-pub(crate) const SLOT: &str = "TENURE_SLOT";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Task {

@@ -221,6 +221,7 @@ macro_rules! each_case {
                 the_permits_of_the_dead_come_back,
                 the_release_of_a_lost_permit_adds_none,
                 permits_that_cannot_be_are_refused,
+                no_two_holders_have_a_permit_of_the_same_number,
             ]
             all: [
                 opposite_orders_do_not_wait_for_each_other,

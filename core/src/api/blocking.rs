@@ -306,6 +306,11 @@ impl Blocking<Once> {
     }
 }
 
+verbs! { Permit:
+    /// See [`Permit::numbers`].
+    numbers() -> Result<Vec<u32>>, same;
+}
+
 verbs! { Sequence:
     /// See [`Sequence::next`].
     next() -> Result<u64>, same;

@@ -1,5 +1,6 @@
 //! Sharing: readers together or one writer, and never more permits than there are.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tenure_core::{BoxFuture, ErrorKind, PERMITS_MAX, ReadGuard, RwLock, Semaphore};
@@ -246,4 +247,32 @@ pub(crate) async fn permits_that_cannot_be_are_refused(arena: &Arena) {
         assert_eq!(refused(semaphore.try_acquire_many(count).await), ErrorKind::Invalid);
     }
     assert!(locks.line("k").await.unwrap().is_empty());
+}
+
+pub(crate) async fn no_two_holders_have_a_permit_of_the_same_number(arena: &Arena) {
+    needs!(arena, arena.keeps_permits().await, NO_PERMITS);
+    needs!(arena, arena.keeps_values().await, "it keeps no values");
+    let held = Arc::new(Mutex::new(std::collections::HashSet::new()));
+    let mut tasks: Vec<BoxFuture<()>> = Vec::new();
+    for task in 0..6_u32 {
+        let (locks, held) = (arena.locks().await, held.clone());
+        tasks.push(Box::pin(async move {
+            let semaphore = locks.semaphore("k", 4);
+            for round in 0..5 {
+                let permit = semaphore.acquire_many(1 + (task + round) % 2).await.unwrap();
+                let numbers = permit.numbers().await.unwrap();
+                assert_eq!(numbers.len() as u64, u64::from(permit.share().take()));
+                assert_eq!(permit.numbers().await.unwrap(), numbers, "they stay the same");
+                for number in &numbers {
+                    assert!((1..=4).contains(number), "{number}");
+                    assert!(held.lock().unwrap().insert(*number), "{number} is given twice");
+                }
+                for number in &numbers {
+                    held.lock().unwrap().remove(number);
+                }
+                permit.release().await.unwrap();
+            }
+        }));
+    }
+    arena.together(tasks).await;
 }
