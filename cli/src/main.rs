@@ -3,8 +3,8 @@
 #[cfg(not(unix))]
 compile_error!("the command `tenure` needs Unix: process groups, signals and terminals");
 
+mod acquisition;
 mod args;
-mod claim;
 mod failure;
 mod inspect;
 mod key_after_dashes;
