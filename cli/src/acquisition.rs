@@ -29,7 +29,7 @@ const RELEASE_MAX: Duration = Duration::from_secs(5);
 const TTL_ROUNDED: Duration = Duration::from_millis(100);
 
 /// How the key is locked.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LockMode {
     Exclusive,
     Leader,

@@ -7,6 +7,7 @@ use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Arg, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use tenure_kit::registry::Scheme;
 
+use crate::claims::{show, take, use_claim};
 use crate::failure::{Failure, USAGE};
 use crate::inspect::{bench, break_ticket, count, keys, line, next, watch};
 use crate::screen::printable;
@@ -32,7 +33,8 @@ Example:
 Exit codes:
   64  the arguments are wrong          75  busy, timed out, broken while waiting,
                                            or over the limit of `count`
-  69  the store is unreachable         77  the store refused
+  69  the store is unreachable         76  the claim is lost
+                                       77  the store refused
   74  the output cannot be written     1   `break` found nothing to break
   79  the lock was lost while the command ran
   126, 127, 128+n  as in shells, and otherwise the command's own"
@@ -74,6 +76,8 @@ impl Cli {
         let name = match self.command {
             Command::Run(_) => "run",
             Command::Lead(_) => "lead",
+            Command::Renew(_) => "renew",
+            Command::Drop(_) => "drop",
             Command::Completions(_) => "completions",
             Command::Man => "man",
             _ => return Ok(()),
@@ -91,6 +95,10 @@ impl Cli {
 pub(crate) enum Command {
     Run(run::Args),
     Lead(lead::Args),
+    Take(take::Args),
+    Renew(use_claim::Renew),
+    Drop(use_claim::Drop),
+    Show(show::Args),
     Line(line::Args),
     Keys(keys::Args),
     Break(break_ticket::Args),

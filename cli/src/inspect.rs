@@ -8,5 +8,5 @@ pub(crate) mod keys;
 pub(crate) mod line;
 pub(crate) mod next;
 mod rfc3339;
-mod table;
+pub(crate) mod table;
 pub(crate) mod watch;

@@ -5,6 +5,7 @@ compile_error!("the command `tenure` needs Unix: process groups, signals and ter
 
 mod acquisition;
 mod args;
+mod claims;
 mod failure;
 mod inspect;
 mod key_after_dashes;
@@ -20,16 +21,19 @@ mod supervisor;
 use std::process::ExitCode;
 
 use args::{Cli, Command};
+use claims::{holder, show, take, use_claim};
 use failure::Failure;
 use inspect::{bench, break_ticket, count, keys, line, next, watch};
 use supervisor::{keeper, shim};
 
 fn main() -> ExitCode {
-    // `tenure` starts its own executable as a command's keeper and as its shim.
+    // `tenure` starts its own executable as a command's keeper, as its shim, and as a
+    // claim holder.
     let mut arguments = std::env::args_os().skip(1);
     match arguments.next() {
         Some(first) if first == shim::ARGUMENT => return shim::main(arguments),
         Some(first) if first == keeper::ARGUMENT => return keeper::main(),
+        Some(first) if first == holder::ARGUMENT => return holder::main(),
         _ => {}
     }
     match args::read().and_then(dispatch) {
@@ -45,6 +49,10 @@ fn dispatch(cli: Cli) -> Result<u8, Failure> {
     match command {
         Command::Run(args) => run::run(&at, &args),
         Command::Lead(args) => lead::lead(&at, &args),
+        Command::Take(args) => take::take(&at, &args),
+        Command::Renew(args) => use_claim::renew(at.quiet, &args),
+        Command::Drop(args) => use_claim::drop_claim(at.quiet, &args),
+        Command::Show(args) => show::show(json, &args),
         Command::Line(args) => line::line(&at, json, &args),
         Command::Keys(args) => keys::keys(&at, json, &args),
         Command::Break(args) => break_ticket::break_ticket(&at, json, &args),
