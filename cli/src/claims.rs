@@ -26,6 +26,7 @@ pub(crate) mod show;
 pub(crate) mod take;
 pub(crate) mod use_claim;
 
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -96,7 +97,8 @@ pub(crate) fn json_line(object: &impl Serialize) -> String {
     for letter in text.chars() {
         match letter {
             '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}' => {
-                line.push_str(&format!("\\u{:04x}", u32::from(letter)));
+                write!(line, "\\u{:04x}", u32::from(letter))
+                    .expect("writing to a string cannot fail");
             }
             _ => line.push(letter),
         }

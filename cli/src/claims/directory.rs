@@ -4,8 +4,8 @@
 //! between the sessions of a user and is removed at the last log-out, and a claim that is not found
 //! would count as lost.
 //!
-//! This process enters the directory, and uses relative paths from then on: the path of a socket is
-//! limited to about 100 bytes.
+//! This process enters the directory, so that the paths of sockets are short: the kernel limits them
+//! to about 100 bytes.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File};
@@ -36,8 +36,10 @@ const FOREIGN_KEPT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// Number of records that are kept in any case.
 const RECORDS_MAX: usize = 200;
 
-/// The current directory of this process, which is the directory of the user's claims.
-pub(crate) struct ClaimDirectory(());
+/// The directory of the user's claims, which is the current directory of this process.
+pub(crate) struct ClaimDirectory {
+    path: PathBuf,
+}
 
 impl ClaimDirectory {
     /// Enters the directory, and creates it if it does not exist.
@@ -45,7 +47,7 @@ impl ClaimDirectory {
         let path = path()?;
         let made = DirBuilder::new().mode(0o700).recursive(true).create(&path);
         made.map_err(|error| refused(&path, &error.to_string()))?;
-        Self::enter_at(&path)
+        Self::enter_at(path)
     }
 
     /// Enters the directory. `None`: there is none, because the user has taken no claim yet.
@@ -54,52 +56,56 @@ impl ClaimDirectory {
         if path.symlink_metadata().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
             return Ok(None);
         }
-        Self::enter_at(&path).map(Some)
+        Self::enter_at(path).map(Some)
     }
 
     /// Refuses a directory that another user could change.
-    fn enter_at(path: &Path) -> Result<Self, Failure> {
+    fn enter_at(path: PathBuf) -> Result<Self, Failure> {
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let opened = rustix::fs::open(path, flags, Mode::empty()).map(File::from);
-        let directory = opened.map_err(|error| refused(path, &error.to_string()))?;
+        let opened = rustix::fs::open(&path, flags, Mode::empty()).map(File::from);
+        let directory = opened.map_err(|error| refused(&path, &error.to_string()))?;
         let facts = directory.metadata()?;
         if facts.uid() != geteuid().as_raw() {
             let why = format!("belongs to another user ({}): remove it", facts.uid());
-            return Err(refused(path, &why));
+            return Err(refused(&path, &why));
         }
         if facts.mode() & 0o077 != 0 {
-            return Err(refused(path, "is open to other users: make it private with chmod 700"));
+            return Err(refused(&path, "is open to other users: make it private with chmod 700"));
         }
         fchdir(&directory).map_err(io::Error::from)?;
-        Ok(Self(()))
+        Ok(Self { path })
     }
 
-    /// The path of a claim's socket.
+    /// The path of a claim's socket, relative to the current directory.
     pub(crate) fn socket(id: &str) -> PathBuf {
-        file(id, SOCKET)
+        format!("{id}.{SOCKET}").into()
+    }
+
+    fn file(&self, id: &str, ending: &str) -> PathBuf {
+        self.path.join(format!("{id}.{ending}"))
     }
 
     /// Returns the record of a claim. `None`: there is none, or it cannot be read.
     pub(crate) fn record(&self, id: &str) -> Option<ClaimRecord> {
-        serde_json::from_slice(&fs::read(file(id, RECORD)).ok()?).ok()
+        serde_json::from_slice(&fs::read(self.file(id, RECORD)).ok()?).ok()
     }
 
     /// Writes the record of a claim, in one step.
     pub(crate) fn write(&self, record: &ClaimRecord) -> io::Result<()> {
         let id = &record.claim.claim;
-        write_private(&file(id, RECORD), &file(id, UNFINISHED), &json_line(record))
+        write_private(&self.file(id, RECORD), &self.file(id, UNFINISHED), &json_line(record))
     }
 
     /// Removes the files of a claim.
     pub(crate) fn forget(&self, id: &str) {
         for ending in [SOCKET, UNFINISHED, RECORD] {
-            let _ = fs::remove_file(file(id, ending)); // it may be gone; a later `take` tries again
+            let _ = fs::remove_file(self.file(id, ending)); // it may be gone; a later `take` tries again
         }
     }
 
     /// Removes the socket of a claim, and keeps its record.
     pub(crate) fn forget_socket(&self, id: &str) {
-        let _ = fs::remove_file(file(id, SOCKET)); // it may be gone; a later `take` tries again
+        let _ = fs::remove_file(self.file(id, SOCKET)); // it may be gone; a later `take` tries again
     }
 
     /// Returns the ids of all claims with a record.
@@ -130,7 +136,7 @@ impl ClaimDirectory {
 
     fn files(&self) -> io::Result<Vec<ClaimFile>> {
         let mut files = Vec::new();
-        for entry in fs::read_dir(".")? {
+        for entry in fs::read_dir(&self.path)? {
             let entry = entry?;
             let path = PathBuf::from(entry.file_name());
             let of = path.file_stem().and_then(OsStr::to_str);
@@ -155,10 +161,6 @@ struct ClaimFile {
     id: String,
     is_record: bool,
     age: Duration,
-}
-
-fn file(id: &str, ending: &str) -> PathBuf {
-    PathBuf::from(format!("{id}.{ending}"))
 }
 
 fn path() -> Result<PathBuf, Failure> {

@@ -41,6 +41,9 @@ const QUESTION_BYTES_MAX: u64 = 64;
 /// Maximum time from a loss to the release of the other locks, as long as a lease.
 const LEAVE_MAX: Duration = TTL_DEFAULT;
 
+/// Why a claim is lost whose holder was asked to end.
+const SIGNALLED: &str = "a signal has ended the process that held it";
+
 pub(crate) struct HeldClaim {
     pub(crate) directory: ClaimDirectory,
     pub(crate) record: ClaimRecord,
@@ -158,7 +161,7 @@ impl<'a> Loop<'a> {
         }
         if signals.take().into_iter().any(is_ending) {
             if self.claim.record.lost.is_none() {
-                self.claim.lose("a signal has ended the process that held it".into());
+                self.claim.lose(SIGNALLED.into());
             }
             return Some(Ending::Lost);
         }
@@ -194,16 +197,18 @@ impl<'a> Loop<'a> {
         }
         let verb = question(caller)?;
         // Reading may have taken some time.
-        let mut ending = self.judge(signals);
+        let (mut warning, mut ending) = (None, self.judge(signals));
+        if verb == Verb::Renew && self.claim.record.lost.is_none() && ending.is_none() {
+            (warning, ending) = self.renew(signals);
+        }
         let standing = match &self.claim.record.lost {
+            Some(reason) => Standing::Lost(reason.clone()),
             None if ending.is_some() => return ending,
-            None if verb == Verb::Show => self.held(None),
-            None if verb == Verb::Renew => self.renew(signals),
-            None => {
+            None if verb == Verb::Drop => {
                 ending = Some(Ending::Over);
                 self.drop_claim(signals)
             }
-            Some(reason) => Standing::Lost(reason.clone()),
+            None => Standing::Held { expires_in: self.expires_in(), warning },
         };
         if matches!(standing, Standing::Lost(_)) && verb != Verb::Show {
             // The caller hears of the loss now, and the locks that are left need not wait.
@@ -214,11 +219,9 @@ impl<'a> Loop<'a> {
         ending
     }
 
-    fn held(&self, warning: Option<String>) -> Standing {
-        Standing::Held { expires_in: self.expires_in(), warning }
-    }
-
-    fn renew(&mut self, signals: &mut Signals) -> Standing {
+    /// Renews all leases. Returns a warning if the store has not confirmed it, and looks at the
+    /// claim again: the renewal may have failed because a lock is lost.
+    fn renew(&mut self, signals: &mut Signals) -> (Option<String>, Option<Ending>) {
         self.restart_ttl();
         let locks = &self.claim.locks;
         let renewed = signals.within(STORE_MAX, async {
@@ -231,16 +234,13 @@ impl<'a> Loop<'a> {
             Ok(Ok(Some(Ok(())))) => None,
             Ok(Ok(Some(Err(error)))) => Some(error.to_string()),
             Ok(Ok(None)) => Some("the store does not answer".into()),
-            // The next look at the signals ends the claim.
-            Ok(Err(_)) => Some("its process is asked to end".into()),
+            Ok(Err(_)) => {
+                self.claim.lose(SIGNALLED.into());
+                return (None, Some(Ending::Lost));
+            }
             Err(error) => Some(error.to_string()),
         };
-        // The renewal may have failed because a lock is lost.
-        let _ = self.judge(signals); // the loop judges again after this answer
-        match &self.claim.record.lost {
-            Some(reason) => Standing::Lost(reason.clone()),
-            None => self.held(warning),
-        }
+        (warning, self.judge(signals))
     }
 
     fn drop_claim(&mut self, signals: &mut Signals) -> Standing {
@@ -283,11 +283,8 @@ fn explain(lock: &LeaseHandle, loss: Loss) -> String {
 
 /// Accepts a waiting connection, if there is one.
 fn accept(listener: &UnixListener) -> io::Result<Option<UnixStream>> {
-    let caller = match listener.accept() {
-        Ok((caller, _)) => caller,
-        // There is none, or the caller has gone. A failing accept is tried again at the next one.
-        Err(_) => return Ok(None),
-    };
+    // There is none, or the caller has gone. A failing accept is tried again at the next one.
+    let Ok((caller, _)) = listener.accept() else { return Ok(None) };
     caller.set_nonblocking(false)?;
     caller.set_read_timeout(Some(CALLER_MAX))?;
     caller.set_write_timeout(Some(CALLER_MAX))?;

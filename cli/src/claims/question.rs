@@ -69,7 +69,7 @@ impl Question {
                 let question = serde_json::to_string(&verb).expect("a word can be written");
                 // A claim holder that has just ended answers nothing, and its record is read.
                 let _ = stream.write_all(question.as_bytes());
-                let _ = stream.shutdown(Shutdown::Write);
+                let _ = stream.shutdown(Shutdown::Write); // the same
                 Sent::Asked(stream)
             }
             Err(Errno::AGAIN) => Sent::Silent,
@@ -85,15 +85,16 @@ impl Question {
 
     /// Waits for the answer until `deadline`.
     pub(crate) fn answer(self, directory: &ClaimDirectory, deadline: Instant) -> Standing {
-        match self.sent {
-            Sent::Silent => Standing::Silent,
-            Sent::Gone => without_holder(directory.record(&self.id)),
-            Sent::Asked(stream) => match read(&stream, deadline) {
-                Ok(Some(standing)) => standing,
-                Ok(None) => without_holder(directory.record(&self.id)),
-                Err(error) if is_time_out(&error) => Standing::Silent,
-                Err(_) => without_holder(directory.record(&self.id)),
-            },
+        let answer = match self.sent {
+            Sent::Asked(stream) => read(&stream, deadline),
+            Sent::Silent => return Standing::Silent,
+            Sent::Gone => Ok(None),
+        };
+        match answer {
+            Ok(Some(standing)) => standing,
+            Err(error) if is_time_out(&error) => Standing::Silent,
+            // The claim holder has ended, maybe just now.
+            Ok(None) | Err(_) => without_holder(directory.record(&self.id)),
         }
     }
 }

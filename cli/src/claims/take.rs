@@ -1,7 +1,6 @@
 //! `tenure take`: takes a claim, which its own process holds from then on.
 
 use std::env;
-use std::num::NonZeroI32;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -75,7 +74,7 @@ pub(crate) struct Args {
     wait: Option<Duration>,
     /// Ends the claim with this process [default: the parent of tenure].
     #[arg(long, value_name = "PID", conflicts_with = "ttl")]
-    while_pid: Option<NonZeroI32>,
+    while_pid: Option<i32>,
     /// Ends the claim when it was not renewed for this time, and not with a process.
     #[arg(long, value_name = "TIME", value_parser = ttl)]
     ttl: Option<Duration>,
@@ -174,7 +173,7 @@ impl Args {
         }
         let (found, missing) = match self.while_pid {
             Some(pid) => (
-                Pid::from_raw(pid.get()).filter(|_| pid.is_positive()).and_then(Followed::find),
+                Some(pid).filter(|pid| *pid > 0).and_then(Pid::from_raw).and_then(Followed::find),
                 format!("there is no process {pid} that a claim could end with"),
             ),
             None => (

@@ -16,6 +16,7 @@ use crate::failure::{CLAIM_LOST, Failure, REFUSED, UNREACHABLE, say};
 /// until its lease ends, and a message says so. If the claim-holder does not answer, because it is
 /// stopped, tenure exits with 69.
 #[derive(clap::Args)]
+#[allow(clippy::doc_markdown, reason = "it is a page for terminals")]
 #[command(after_help = "Example:\n  tenure renew && ./publish")]
 pub(crate) struct Renew {
     /// The claim: its id, or a file with it [default: $TENURE_CLAIM].
@@ -27,6 +28,7 @@ pub(crate) struct Renew {
 ///
 /// Prints nothing. Exits with 76 if the claim was lost before, also if it was dropped before.
 #[derive(clap::Args)]
+#[allow(clippy::doc_markdown, reason = "it is a page for terminals")]
 #[command(after_help = "Example:\n  tenure drop --claim claim.json")]
 pub(crate) struct Drop {
     /// The claim: its id, or a file with it [default: $TENURE_CLAIM].
