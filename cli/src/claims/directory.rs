@@ -4,8 +4,8 @@
 //! between the sessions of a user and is removed at the last log-out, and a claim that is not found
 //! would count as lost.
 //!
-//! This process enters the directory, so that the paths of sockets are short: the kernel limits them
-//! to about 100 bytes.
+//! This process enters the directory, so that the paths of sockets are short: the kernel limits
+//! them to about 100 bytes.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File};

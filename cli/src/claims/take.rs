@@ -72,13 +72,20 @@ pub(crate) struct Args {
     #[arg(short, long, value_name = "TIME", value_parser = duration::parse, alias = "timeout",
         conflicts_with = "no_wait")]
     wait: Option<Duration>,
-    /// Ends the claim with this process [default: the parent of tenure].
+    /// Ends the claim with this process [default: its parent].
+    ///
+    /// A command substitution, as in `x=$(tenure take k)`, counts as its shell. On macOS only a
+    /// shell that runs tenure itself does: give $$ there.
     #[arg(long, value_name = "PID", conflicts_with = "ttl")]
     while_pid: Option<i32>,
-    /// Ends the claim when it was not renewed for this time, and not with a process.
+    /// Ends the claim when it was not renewed for this time.
+    ///
+    /// The claim then ends with no process.
     #[arg(long, value_name = "TIME", value_parser = ttl)]
     ttl: Option<Duration>,
-    /// Writes the claim to this file, which only you can read, and prints nothing.
+    /// Writes the claim to this file, and prints nothing.
+    ///
+    /// Only you can read the file.
     #[arg(long, value_name = "PATH")]
     file: Option<PathBuf>,
     /// A text that others see in the line.
