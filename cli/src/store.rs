@@ -328,3 +328,22 @@ fn own() -> Result<String, Failure> {
 fn own() -> Result<String, Failure> {
     Err(Failure::usage(format!("name a store with --on, or in {VARIABLE}")))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_for_others_has_no_secrets() {
+        for (url, shown) in [
+            ("redis://user:secret@host:6379/2?password=secret", "redis://host:6379/2"),
+            ("mongodb://user:se@cret@a,b:27018/db", "mongodb://a,b:27018/db"),
+            ("redis://user:secret", "redis:"),
+            ("secret", ""),
+            #[cfg(feature = "file")]
+            ("file:/var/locks?secret", "file:/var/locks"),
+        ] {
+            assert_eq!(without_secrets(url), shown, "{url}");
+        }
+    }
+}
