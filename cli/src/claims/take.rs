@@ -50,7 +50,9 @@ const LEAVE_MAX: Duration = Duration::from_secs(4);
 #[allow(clippy::doc_markdown, reason = "it is a page for terminals")]
 #[command(after_long_help = "\
 Examples:
-  export TENURE_CLAIM=$(tenure take release) && ./build && tenure renew && ./publish; tenure drop
+  TENURE_CLAIM=$(tenure take release) || exit; export TENURE_CLAIM
+  ./build && tenure renew && ./publish; tenure drop
+
   tenure take --path src/db/*.rs --file claim.json --ttl 10m
   tenure take -n a b c >claim.json || echo 'one of them is busy'")]
 pub(crate) struct Args {
