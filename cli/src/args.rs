@@ -7,6 +7,7 @@ use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Arg, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use tenure_kit::registry::Scheme;
 
+use crate::claims::{show, take, use_claim};
 use crate::failure::{Failure, USAGE};
 use crate::inspect::{bench, break_ticket, count, keys, line, next, ps, watch};
 #[cfg(feature = "mcp")]
@@ -34,9 +35,11 @@ Example:
 Exit codes:
   64  the arguments are wrong          75  busy, timed out, broken while waiting,
                                            or over the limit of `count`
-  69  the store is unreachable         77  the store refused
-  74  the output cannot be written     1   `break` found nothing to break, or
-                                           `line --check` found no holder
+  69  the store is unreachable         76  the claim is lost
+                                       77  the store refused
+  74  the output cannot be written     1   `break` found nothing to break,
+                                           `line --check` found no holder, or
+                                           `once` has given up the slot
   79  the lock was lost while the command ran
   126, 127, 128+n  as in shells, and otherwise the command's own"
 )]
@@ -81,6 +84,8 @@ impl Cli {
             Command::Line(line::Args { check: true, .. }) => "line --check",
             #[cfg(feature = "mcp")]
             Command::Mcp(_) => "mcp",
+            Command::Renew(_) => "renew",
+            Command::Drop(_) => "drop",
             Command::Completions(_) => "completions",
             Command::Man => "man",
             _ => return Ok(()),
@@ -99,6 +104,10 @@ pub(crate) enum Command {
     Run(run::Args),
     Once(once::Args),
     Lead(lead::Args),
+    Take(take::Args),
+    Renew(use_claim::Renew),
+    Drop(use_claim::Drop),
+    Show(show::Args),
     Line(line::Args),
     Ps(ps::Args),
     Keys(keys::Args),

@@ -20,6 +20,8 @@ pub(crate) const UNREACHABLE: u8 = 69;
 pub(crate) const OUTPUT: u8 = 74;
 /// The lock is busy, or the wait for it timed out.
 pub(crate) const BUSY: u8 = 75;
+/// The claim is lost.
+pub(crate) const CLAIM_LOST: u8 = 76;
 /// The store refused.
 pub(crate) const REFUSED: u8 = 77;
 /// The lock was lost while the command ran.

@@ -8,7 +8,7 @@ use tenure::Locks;
 use tenure::engine::Backoff;
 use tenure_kit::duration::{self, brief};
 
-use crate::claim::{Claim, HeldLock, LockMode};
+use crate::acquisition::{Acquisition, HeldLock, LockMode};
 use crate::failure::{BUSY, Failure, UNREACHABLE, say, say_if};
 use crate::retry_budget::RetryBudget;
 use crate::run::open;
@@ -65,16 +65,17 @@ pub(crate) struct Args {
 pub(crate) fn lead(at: &Address, args: &Args) -> Result<u8, Failure> {
     look_up::check(&args.command[0])?;
     let url = at.url()?;
-    let claim = Claim {
+    let acquisition = Acquisition {
         key: &args.key,
         mode: LockMode::Leader,
         ttl: args.ttl,
         budget: RetryBudget::new(None, at.quiet),
         note: args.note.as_deref(),
+        beside: &[],
     };
-    claim.check()?;
+    acquisition.check()?;
     let mut signals = Signals::install()?;
-    let opened = open(at, &url, &claim.budget, &mut signals)?;
+    let opened = open(at, &url, &acquisition.budget, &mut signals)?;
     let locks = &opened.locks;
     let work = Work {
         command: &args.command,
@@ -84,15 +85,15 @@ pub(crate) fn lead(at: &Address, args: &Args) -> Result<u8, Failure> {
         lifeline: opened.lifeline.as_ref(),
         variable: None,
     };
-    nested::refuse(&mut signals, locks, &args.key, claim.mode.share()?)?;
-    let outcome = serve(&claim, &work, args.verbose, &mut signals, locks);
+    nested::refuse(&mut signals, locks, &args.key, acquisition.mode.share()?)?;
+    let outcome = serve(&acquisition, &work, args.verbose, &mut signals, locks);
     close(&mut signals, locks, &outcome);
     outcome
 }
 
 /// Leads, again after each loss, until the command has ended by itself.
 fn serve(
-    claim: &Claim<'_>,
+    acquisition: &Acquisition<'_>,
     work: &Work<'_>,
     verbose: bool,
     signals: &mut Signals,
@@ -100,9 +101,9 @@ fn serve(
 ) -> Result<u8, Failure> {
     loop {
         let (began, spare) = (Instant::now(), spare_keeper()?);
-        let lead = campaign(claim, signals, locks)?;
+        let lead = campaign(acquisition, signals, locks)?;
         say_if(verbose, || {
-            let (key, token) = (quoted(claim.key), lead.number());
+            let (key, token) = (quoted(acquisition.key), lead.number());
             let (store, waited) = (lead.store(), brief(began.elapsed()));
             format!("{key} is led in {store} after {waited}, with token {token}")
         });
@@ -121,18 +122,22 @@ fn serve(
             Outcome::Lost { asked: Some(signal) } => return Err(Failure::asked(signal)),
             Outcome::Lost { asked: None } => {
                 lead.let_go(signals);
-                say(&format!("campaigning for {} again", quoted(claim.key)));
+                say(&format!("campaigning for {} again", quoted(acquisition.key)));
             }
         }
     }
 }
 
 /// Campaigns until the election is won, also through outages and breaks.
-fn campaign(claim: &Claim<'_>, signals: &mut Signals, locks: &Locks) -> Result<HeldLock, Failure> {
+fn campaign(
+    acquisition: &Acquisition<'_>,
+    signals: &mut Signals,
+    locks: &Locks,
+) -> Result<HeldLock, Failure> {
     let (mut backoff, mut reported) = (Backoff::new(PAUSE_FIRST, PAUSE_MAX), false);
     loop {
         let began = Instant::now();
-        let failure = match claim.acquire(signals, locks) {
+        let failure = match acquisition.acquire(signals, locks) {
             Ok(lead) => return Ok(lead),
             Err(failure) if [BUSY, UNREACHABLE].contains(&failure.code()) => failure,
             Err(failure) => return Err(failure),
@@ -144,7 +149,7 @@ fn campaign(claim: &Claim<'_>, signals: &mut Signals, locks: &Locks) -> Result<H
         }
         if !reported {
             reported = true;
-            let key = quoted(claim.key);
+            let key = quoted(acquisition.key);
             say(&format!("{}; campaigning for {key} goes on", failure.sentence()));
         }
         if let Err(signal) = signals.within(backoff.pause(), pending::<()>())? {

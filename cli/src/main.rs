@@ -3,9 +3,10 @@
 #[cfg(not(unix))]
 compile_error!("the command `tenure` needs Unix: process groups, signals and terminals");
 
+mod acquisition;
 mod aliases;
 mod args;
-mod claim;
+mod claims;
 mod failure;
 mod inspect;
 mod key_after_dashes;
@@ -25,13 +26,14 @@ mod supervisor;
 use std::process::ExitCode;
 
 use args::{Cli, Command};
+use claims::{holder, show, take, use_claim};
 use failure::Failure;
 use inspect::{bench, break_ticket, count, keys, line, next, ps, watch};
 use supervisor::{keeper, shim};
 
 fn main() -> ExitCode {
-    // `tenure` starts its own executable as a command's keeper and as its shim, and `tenure mcp`
-    // as a `tenure run` that ends with the session.
+    // `tenure` starts its own executable as a command's keeper, as its shim, and as a claim holder.
+    // `tenure mcp` starts it as a `tenure run` that ends with the session.
     let mut arguments = std::env::args_os().skip(1);
     match arguments.next() {
         Some(first) if first == shim::ARGUMENT => return shim::main(arguments),
@@ -40,6 +42,7 @@ fn main() -> ExitCode {
         Some(first) if first == mcp::session_run::ARGUMENT => {
             return mcp::session_run::main(arguments);
         }
+        Some(first) if first == holder::ARGUMENT => return holder::main(),
         _ => {}
     }
     match args::parse(std::env::args_os().collect()).and_then(dispatch) {
@@ -56,6 +59,10 @@ fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Run(args) => run::run(&at, &args),
         Command::Once(args) => once::once(&at, json, &args),
         Command::Lead(args) => lead::lead(&at, &args),
+        Command::Take(args) => take::take(&at, &args),
+        Command::Renew(args) => use_claim::renew(at.quiet, &args),
+        Command::Drop(args) => use_claim::drop_claim(at.quiet, &args),
+        Command::Show(args) => show::show(json, &args),
         Command::Line(args) => line::line(&at, json, &args),
         Command::Ps(args) => ps::ps(&at, json, &args),
         Command::Keys(args) => keys::keys(&at, json, &args),

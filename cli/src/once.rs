@@ -11,7 +11,7 @@ use tenure_kit::duration::{self, brief};
 use tenure_kit::registry::OpenedStore;
 
 use self::schedule::{Cron, retry};
-use crate::claim::{Claim, LockMode};
+use crate::acquisition::{Acquisition, LockMode};
 use crate::failure::{Failure, LOST, NOTHING, UNREACHABLE, say, say_if};
 use crate::retry_budget::RetryBudget;
 use crate::run::open;
@@ -164,12 +164,13 @@ pub(crate) fn once(at: &Address, json: bool, args: &Args) -> Result<u8, Failure>
     look_up::check(&args.command[0])?;
     let url = at.url()?;
     let wait = if args.no_wait { Some(Duration::ZERO) } else { args.wait };
-    let claim = Claim {
+    let claim = Acquisition {
         key: &args.key,
         mode: LockMode::Exclusive,
         ttl: args.ttl,
         budget: RetryBudget::new(wait, at.quiet),
         note: args.note.as_deref(),
+        beside: &[],
     };
     claim.check()?;
     let mut signals = Signals::install()?;
@@ -182,7 +183,7 @@ pub(crate) fn once(at: &Address, json: bool, args: &Args) -> Result<u8, Failure>
 struct Job<'a> {
     at: &'a Address,
     args: &'a Args,
-    claim: &'a Claim<'a>,
+    claim: &'a Acquisition<'a>,
     url: &'a str,
     opened: &'a OpenedStore,
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use tenure_kit::duration::{self, brief};
 use tenure_kit::registry::OpenedStore;
 
-use crate::claim::{Claim, HeldLock, LockMode};
+use crate::acquisition::{Acquisition, HeldLock, LockMode};
 use crate::failure::{Failure, LOST, UNREACHABLE, say_if};
 use crate::retry_budget::RetryBudget;
 use crate::screen::quoted;
@@ -139,23 +139,24 @@ pub(crate) fn run(at: &Address, args: &Args) -> Result<u8, Failure> {
     look_up::check(&args.command[0])?;
     let url = at.url()?;
     let wait = if args.no_wait { Some(Duration::ZERO) } else { args.wait };
-    let claim = Claim {
+    let acquisition = Acquisition {
         key: &args.key,
         mode: args.mode(),
         ttl: args.ttl,
         budget: RetryBudget::new(wait, at.quiet),
         note: args.note.as_deref(),
+        beside: &[],
     };
-    claim.check()?;
+    acquisition.check()?;
     // With --no-wait the lock may be busy, and scripts may try often: start no keeper beforehand.
     let spare = (!args.no_wait).then(spare_keeper).transpose()?;
     let mut signals = Signals::install()?;
-    let opened = open(at, &url, &claim.budget, &mut signals)?;
+    let opened = open(at, &url, &acquisition.budget, &mut signals)?;
     let locks = &opened.locks;
     if wait != Some(Duration::ZERO) {
-        nested::refuse(&mut signals, locks, &args.key, claim.mode.share()?)?;
+        nested::refuse(&mut signals, locks, &args.key, acquisition.mode.share()?)?;
     }
-    let outcome = hold(&url, args, &claim, &mut signals, spare, &opened);
+    let outcome = hold(&url, args, &acquisition, &mut signals, spare, &opened);
     close(&mut signals, locks, &outcome);
     outcome
 }
@@ -164,13 +165,13 @@ pub(crate) fn run(at: &Address, args: &Args) -> Result<u8, Failure> {
 fn hold(
     url: &str,
     args: &Args,
-    claim: &Claim<'_>,
+    acquisition: &Acquisition<'_>,
     signals: &mut Signals,
     spare: Option<SpareKeeper>,
     opened: &OpenedStore,
 ) -> Result<u8, Failure> {
-    let budget = &claim.budget;
-    let held = budget.outlast(signals, |signals| claim.acquire(signals, &opened.locks));
+    let budget = &acquisition.budget;
+    let held = budget.outlast(signals, |signals| acquisition.acquire(signals, &opened.locks));
     let held = held.map_err(|failure| failure.with_busy_code(args.busy_code))?;
     say_if(args.verbose, || {
         let (key, token) = (quoted(&args.key), held.number());

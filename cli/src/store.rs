@@ -12,9 +12,7 @@ use tenure::Locks;
 use tenure::blocking::block_on;
 use tenure::registry;
 use tenure_kit::registry::{OpenedStore, Scheme, Visibility};
-use tenure_kit::url::Url;
-#[cfg(feature = "file")]
-use tenure_kit::url::encode;
+use tenure_kit::url::{Url, encode};
 
 use crate::failure::{Failure, REFUSED, UNREACHABLE, USAGE, say};
 use crate::owner::OwnerParts;
@@ -230,6 +228,23 @@ pub(crate) fn close(signals: &mut Signals, locks: &Locks, outcome: &Result<u8, F
     let _ = signals.within(SETTLE_MAX, locks.close()); // at a signal or time-out, leases end it
 }
 
+/// Returns the URL without user, password and options.
+pub(crate) fn without_secrets(url: &str) -> String {
+    let Ok(url) = Url::parse(url) else { return String::new() };
+    let scheme = url.scheme();
+    let is_path = registry::REGISTER.iter().find_map(|engine| engine.scheme(scheme));
+    if is_path.is_some_and(|scheme| scheme.is_path) {
+        return format!("{scheme}:{}", url.body());
+    }
+    let Ok(servers) = url.servers(PORT_UNKNOWN) else { return format!("{scheme}:") };
+    let names = servers.addresses.iter().map(|server| match server.port {
+        PORT_UNKNOWN => server.name.clone(),
+        _ => server.to_string(),
+    });
+    let path = servers.path.iter().map(|part| format!("/{}", encode(part.as_ref())));
+    format!("{scheme}://{}{}", names.collect::<Vec<_>>().join(","), path.collect::<String>())
+}
+
 /// Names the store at a URL for messages, without user and password.
 pub(crate) fn name_of(url: &str) -> String {
     let name = registry::engine_of(url).map_or("the store", |engine| engine.name);
@@ -282,19 +297,23 @@ fn machine(rest: &str) -> Result<String, Failure> {
     Err(Failure::new(REFUSED, refused))
 }
 
-/// Returns the URL of the user's own store, in the directory for state.
-#[cfg(feature = "file")]
-fn own() -> Result<String, Failure> {
+/// Returns the user's directory for state. `None` without a home directory.
+pub(crate) fn state_directory() -> Option<PathBuf> {
     let set = |name| env::var_os(name).filter(|value: &OsString| !value.is_empty());
     let absolute = |value: OsString| Some(PathBuf::from(value)).filter(|path| path.is_absolute());
     let home = || env::home_dir().filter(|home| home.is_absolute());
-    let state = if cfg!(target_vendor = "apple") {
+    if cfg!(target_vendor = "apple") {
         home().map(|home| home.join("Library/Application Support"))
     } else {
         let state = set("XDG_STATE_HOME").and_then(absolute);
         state.or_else(|| Some(home()?.join(".local/state")))
-    };
-    match state {
+    }
+}
+
+/// Returns the URL of the user's own store, in the directory for state.
+#[cfg(feature = "file")]
+fn own() -> Result<String, Failure> {
+    match state_directory() {
         Some(state) => Ok(format!("file:{}", encode(&state.join("tenure")))),
         None => Err(Failure::usage(format!(
             "there is no home directory for a store: name a store with --on, or in {VARIABLE}"
@@ -306,4 +325,23 @@ fn own() -> Result<String, Failure> {
 #[cfg(not(feature = "file"))]
 fn own() -> Result<String, Failure> {
     Err(Failure::usage(format!("name a store with --on, or in {VARIABLE}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_for_others_has_no_secrets() {
+        for (url, shown) in [
+            ("redis://user:secret@host:6379/2?password=secret", "redis://host:6379/2"),
+            ("mongodb://user:se@cret@a,b:27018/db", "mongodb://a,b:27018/db"),
+            ("redis://user:secret", "redis:"),
+            ("secret", ""),
+            #[cfg(feature = "file")]
+            ("file:/var/locks?secret", "file:/var/locks"),
+        ] {
+            assert_eq!(without_secrets(url), shown, "{url}");
+        }
+    }
 }

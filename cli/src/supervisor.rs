@@ -1,15 +1,15 @@
 //! Supervision of the user's command: three processes and their messages, as DESIGN.md draws them.
 
-mod alarm;
+pub(crate) mod alarm;
 mod child;
-mod control_channel;
+pub(crate) mod control_channel;
 mod job;
 pub(crate) mod keeper;
 mod lease;
 pub(crate) mod look_up;
 pub(crate) mod nested;
 mod process;
-mod process_tree;
+pub(crate) mod process_tree;
 pub(crate) mod shim;
 pub(crate) mod signals;
 mod stop;

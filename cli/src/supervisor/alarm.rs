@@ -38,6 +38,11 @@ impl Alarm {
         now >= self.until
     }
 
+    /// The time that is left. `None`: no time is set.
+    pub(crate) fn remaining(&self, now: u64) -> Option<Duration> {
+        (self.until != NEVER).then(|| Duration::from_nanos(self.until.saturating_sub(now)))
+    }
+
     /// Whether the clock must be polled.
     pub(crate) fn must_be_polled(&self) -> bool {
         Timer::STANDS_STILL && self.until != NEVER

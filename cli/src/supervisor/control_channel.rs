@@ -1,8 +1,10 @@
-//! The control channel: a socket between a keeper and its `tenure`, for messages and open files.
+//! The control channel: a socket between `tenure` and a process that it starts, such as a keeper,
+//! for messages and open files.
 
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut, Read as _, Write as _};
 use std::mem::MaybeUninit;
+use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -81,7 +83,9 @@ impl ControlChannel {
         let packed = pack(parts);
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES_MAX))];
         let mut control = SendAncillaryBuffer::new(&mut space);
-        control.push(SendAncillaryMessage::ScmRights(files));
+        if !files.is_empty() {
+            control.push(SendAncillaryMessage::ScmRights(files));
+        }
         let slices = [IoSlice::new(&packed)];
         let sent = sendmsg(&self.0, &slices, &mut control, SendFlags::NOSIGNAL)?;
         (&self.0).write_all(&packed[sent..])
@@ -108,6 +112,11 @@ impl ControlChannel {
         let mut packed = vec![0; u32::from_le_bytes(length) as usize];
         (&self.0).read_exact(&mut packed)?;
         Ok(Some((unpack(&packed)?, files)))
+    }
+
+    /// Closes this end for writing. The other end reads what was sent, and then the end.
+    pub(crate) fn end(&self) {
+        let _ = self.0.shutdown(Shutdown::Write); // the other end may be closed already
     }
 
     /// Sends a message without waiting.

@@ -125,24 +125,45 @@ fn processes() -> io::Result<Vec<Process>> {
 }
 
 fn process(pid: Pid) -> Option<Process> {
-    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
-    let stat = String::from_utf8_lossy(&stat);
-    // The name may contain any character, also brackets.
-    let (head, tail) = stat.rsplit_once(") ")?;
-    let (_, name) = head.split_once(" (")?;
-    let fields: Vec<&str> = tail.split(' ').collect();
-    // A process whose first thread has ended looks dead, and works on if it has other threads.
-    let threads: usize = fields.get(17)?.parse().ok()?;
-    if fields.first()?.starts_with(['Z', 'X']) && threads < 2 {
-        return None;
-    }
+    let stat = ProcessStat::read(pid)?;
     Some(Process {
         pid,
-        parent: fields.get(1)?.parse().ok()?,
-        group: fields.get(2)?.parse().ok()?,
-        born: fields.get(19)?.parse().ok()?,
-        name: name.to_owned(),
+        parent: i32::try_from(stat.number(1)?).ok()?,
+        group: i32::try_from(stat.number(2)?).ok()?,
+        born: stat.number(START_TIME)?,
+        name: stat.name,
     })
+}
+
+/// The field of [`ProcessStat`] with the start time. With the pid it identifies a process.
+pub(crate) const START_TIME: usize = 19;
+
+/// The status of a living process, as Linux reports it.
+pub(crate) struct ProcessStat {
+    name: String,
+    /// The fields after the name; the first is the state.
+    fields: Vec<String>,
+}
+
+impl ProcessStat {
+    /// Returns the status of a process. `None` if it has ended.
+    pub(crate) fn read(pid: Pid) -> Option<Self> {
+        let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+        let stat = String::from_utf8_lossy(&stat);
+        // The name may contain any character, also brackets.
+        let (head, tail) = stat.rsplit_once(") ")?;
+        let (_, name) = head.split_once(" (")?;
+        let fields = tail.split(' ').map(str::to_owned).collect();
+        let stat = Self { name: name.to_owned(), fields };
+        // A process whose first thread has ended looks dead, and works on if it has other threads.
+        let is_dead = stat.fields.first()?.starts_with(['Z', 'X']) && stat.number(17)? < 2;
+        (!is_dead).then_some(stat)
+    }
+
+    /// Returns a field that is a number.
+    pub(crate) fn number(&self, field: usize) -> Option<u64> {
+        self.fields.get(field)?.parse().ok()
+    }
 }
 
 fn raw(pid: Pid) -> i32 {

@@ -28,6 +28,8 @@ pub(crate) struct Signals {
     pipe: PipeReader,
     /// Further files that wake this process when they are readable.
     files: Vec<OwnedFd>,
+    /// Files that count as a HUP as long as they are readable.
+    hang_ups: Vec<OwnedFd>,
     pending: Vec<(Signal, Arc<AtomicBool>)>,
     waker: Waker,
 }
@@ -64,13 +66,16 @@ impl Signals {
         }
         SigSet::from_iter([Blocked::SIGCHLD]).thread_unblock()?;
         let waker = Waker::from(Arc::new(Pipe(write)));
-        Ok(Self { pipe: read, files: Vec::new(), pending, waker })
+        Ok(Self { pipe: read, files: Vec::new(), hang_ups: Vec::new(), pending, waker })
     }
 
     /// Returns the signals since the last call.
     pub(crate) fn take(&self) -> Vec<Signal> {
         let is_set = |(_, flag): &&(Signal, Arc<AtomicBool>)| flag.swap(false, Ordering::AcqRel);
-        self.pending.iter().filter(is_set).map(|(signal, _)| *signal).collect()
+        let mut signals: Vec<_> =
+            self.pending.iter().filter(is_set).map(|(signal, _)| *signal).collect();
+        signals.extend(self.hang_ups.iter().any(is_readable).then_some(Signal::HUP));
+        signals
     }
 
     /// Drops a pending signal.
@@ -92,6 +97,33 @@ impl Signals {
         self.wake_on(file)
     }
 
+    /// Takes a readable `file` for a HUP: the process at its other end is gone.
+    pub(crate) fn hang_up_on(&mut self, file: impl AsFd) -> io::Result<()> {
+        self.hang_ups.push(file.as_fd().try_clone_to_owned()?);
+        Ok(())
+    }
+
+    /// Takes no file for a HUP any more.
+    pub(crate) fn hang_up_on_nothing(&mut self) {
+        self.hang_ups.clear();
+    }
+
+    /// Waits until `file` is readable or its other end is closed.
+    pub(crate) fn until_readable(
+        &mut self,
+        file: impl AsFd,
+        time: Option<Duration>,
+    ) -> io::Result<Result<(), Signal>> {
+        self.wake_on_only(&file)?;
+        let ready = poll_fn(|_| if is_readable(&file) { Poll::Ready(()) } else { Poll::Pending });
+        let ended = match time {
+            Some(time) => self.within(time, ready)?.map(|_| ()),
+            None => self.until(ready, |_| None)?,
+        };
+        self.wake_on_nothing();
+        Ok(ended)
+    }
+
     /// Wakes this process for signals and wakers only.
     pub(crate) fn wake_on_nothing(&mut self) {
         self.files.clear();
@@ -105,7 +137,8 @@ impl Signals {
             tv_nsec: (i64::from(time.subsec_nanos()) + 1_000).min(999_999_999),
         });
         let pipe = iter::once(self.pipe.as_fd());
-        let all = pipe.chain(self.files.iter().map(AsFd::as_fd));
+        let files = self.files.iter().chain(&self.hang_ups);
+        let all = pipe.chain(files.map(AsFd::as_fd));
         let mut all: Vec<_> = all.map(|one| PollFd::from_borrowed_fd(one, PollFlags::IN)).collect();
         match poll(&mut all, time.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
@@ -167,6 +200,13 @@ impl Signals {
         });
         self.until(limited, |_| Some(time.saturating_sub(began.elapsed())))
     }
+}
+
+/// Whether a file is readable or its other end is closed.
+pub(crate) fn is_readable(file: impl AsFd) -> bool {
+    let mut files = [PollFd::new(&file, PollFlags::IN)];
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut files, Some(&now)).is_ok_and(|count| count > 0)
 }
 
 /// Whether this signal asks a process to end.

@@ -2,6 +2,8 @@
 
 mod answers;
 mod bad_input;
+mod claim_losses;
+mod claims;
 mod etcd;
 mod forgetting;
 mod keeper;

@@ -1,8 +1,9 @@
-//! A claim: the lock that a command requests, and the wait for it.
+//! An acquisition: the lock that a command requests, and the wait for it.
 
 use std::future::pending;
 use std::io;
 use std::ops::Deref;
+use std::pin::Pin;
 use std::time::Duration;
 
 use tenure::engine::Backoff;
@@ -28,7 +29,7 @@ const RELEASE_MAX: Duration = Duration::from_secs(5);
 const TTL_ROUNDED: Duration = Duration::from_millis(100);
 
 /// How the key is locked.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LockMode {
     Exclusive,
     Leader,
@@ -49,13 +50,14 @@ impl LockMode {
 }
 
 /// A request for a lock, with its options.
-#[derive(Debug)]
-pub(crate) struct Claim<'a> {
+pub(crate) struct Acquisition<'a> {
     pub(crate) key: &'a str,
     pub(crate) mode: LockMode,
     pub(crate) ttl: Option<Duration>,
     pub(crate) budget: RetryBudget,
     pub(crate) note: Option<&'a str>,
+    /// Locks that are held already. The wait ends with an error if one of them is lost.
+    pub(crate) beside: &'a [HeldLock],
 }
 
 /// A guard of any mode.
@@ -147,6 +149,11 @@ impl HeldLock {
         Ok(())
     }
 
+    /// Releases the lock, and returns an error if it was lost before.
+    pub(crate) async fn give_back(self) -> Result<()> {
+        self.guard.release().await
+    }
+
     /// Releases a lost lock: if the store still has its ticket, the next waiter need not wait for
     /// the end of its lease.
     pub(crate) fn let_go(self, signals: &mut Signals) {
@@ -161,7 +168,7 @@ enum Stay {
     Forgotten,
 }
 
-impl Claim<'_> {
+impl Acquisition<'_> {
     pub(crate) fn ttl(&self) -> Duration {
         self.ttl.unwrap_or(TTL_DEFAULT)
     }
@@ -195,7 +202,7 @@ impl Claim<'_> {
     fn stay(&self, signals: &mut Signals, locks: &Locks) -> Result<Stay, Failure> {
         let left = self.budget.left();
         let mut display = WaitDisplay::new(locks, self.key, self.budget.is_quiet());
-        let outcome = signals.until(self.lock(locks, left), |waker| display.update(waker));
+        let outcome = signals.until(self.lock_beside(locks, left), |waker| display.update(waker));
         drop(display);
         let failure = match outcome? {
             Ok(Ok(Some(held))) => {
@@ -274,6 +281,16 @@ impl Claim<'_> {
             }
         })?;
         Err(reason.into())
+    }
+
+    /// Waits for the lock, as long as all locks beside it are held.
+    async fn lock_beside(&self, locks: &Locks, wait: Option<Duration>) -> Result<Option<HeldLock>> {
+        type Work<'w> = Pin<Box<dyn Future<Output = Result<Option<HeldLock>>> + 'w>>;
+        let mut work: Work<'_> = Box::pin(self.lock(locks, wait));
+        for held in self.beside {
+            work = Box::pin(async move { held.run(work).await? });
+        }
+        work.await
     }
 
     async fn lock(&self, locks: &Locks, wait: Option<Duration>) -> Result<Option<HeldLock>> {
