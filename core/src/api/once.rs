@@ -197,10 +197,12 @@ impl Once {
     ///
     /// # Errors
     ///
-    /// Those of [`Mutex::lock`]. [`Lost`](crate::ErrorKind::Lost): the lock was lost before the
-    /// success was written. [`Unavailable`](crate::ErrorKind::Unavailable) after the work: the store
-    /// has not confirmed the success, so the slot may run again.
-    /// [`Unsupported`](crate::ErrorKind::Unsupported): this store keeps no slots.
+    /// Those of [`Mutex::lock`], and:
+    ///
+    /// * [`Lost`](crate::ErrorKind::Lost): the lock was lost before the success was written.
+    /// * [`Unavailable`](crate::ErrorKind::Unavailable) after the work: the store has not confirmed
+    ///   the success, so the slot may run again.
+    /// * [`Unsupported`](crate::ErrorKind::Unsupported): this store keeps no slots.
     ///
     /// # Cancel safety
     ///
@@ -256,9 +258,9 @@ impl Once {
         }
     }
 
-    /// The last run of the slot, if the slot does not run again: it has succeeded, or the last of its
-    /// [`attempts`](Once::attempts) has failed. It needs no lock. `None`: a caller that gets the
-    /// lock may run it.
+    /// The last run of the slot, if the slot does not run again: it has succeeded, or the last of
+    /// its [`attempts`](Once::attempts) has failed. It needs no lock. `None`: a caller that gets
+    /// the lock may run it.
     ///
     /// # Errors
     ///
@@ -476,9 +478,10 @@ impl SlotAttempt {
     ///
     /// # Errors
     ///
-    /// [`Lost`](crate::ErrorKind::Lost): the lock was lost, and the success does not count.
-    /// [`Unavailable`](crate::ErrorKind::Unavailable): the store has not confirmed it. In both cases
-    /// the slot may run again.
+    /// In both cases the slot may run again:
+    ///
+    /// * [`Lost`](crate::ErrorKind::Lost): the lock was lost, and the success does not count.
+    /// * [`Unavailable`](crate::ErrorKind::Unavailable): the store has not confirmed it.
     pub async fn succeeded(self) -> Result<()> {
         self.end(SlotState::Succeeded).await
     }

@@ -51,7 +51,7 @@ impl Permit {
             let line = engine.line(key).await?;
             self.check()?;
             let alive = line.iter().map(|(ticket, _)| ticket.id).collect();
-            let mut taken = Taken::parse(&seen).ok_or_else(|| {
+            let mut taken = TakenNumbers::parse(&seen).ok_or_else(|| {
                 Error::rejected(format!(
                     "the numbers of the permits of {key:?} cannot be read: another version of Tenure or another \
                      use of this key wrote them; use another key"
@@ -80,9 +80,9 @@ impl Permit {
 
 /// The numbers that are taken, with their holders.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Taken(Vec<(TicketId, Vec<u32>)>);
+struct TakenNumbers(Vec<(TicketId, Vec<u32>)>);
 
-impl Taken {
+impl TakenNumbers {
     fn parse(text: &str) -> Option<Self> {
         let mut lines = text.lines();
         let Some(head) = lines.next() else { return Some(Self::default()) };
@@ -138,11 +138,11 @@ mod tests {
     #[test]
     fn the_smallest_free_numbers_are_taken_and_those_of_the_gone_are_free() {
         let [a, b, c] = std::array::from_fn(|_| TicketId::fresh());
-        let mut taken = Taken::default();
+        let mut taken = TakenNumbers::default();
         assert_eq!(taken.take(a, 2, 4), Some(vec![1, 2]));
         assert_eq!(taken.take(b, 1, 4), Some(vec![3]));
         assert_eq!(taken.take(c, 2, 4), None, "only one is free");
-        assert_eq!(Taken::parse(&taken.to_text()).as_ref(), Some(&taken));
+        assert_eq!(TakenNumbers::parse(&taken.to_text()).as_ref(), Some(&taken));
         taken.forget_others_than(&HashSet::from([b]));
         assert_eq!(taken.take(c, 3, 4), Some(vec![1, 2, 4]));
         assert_eq!((taken.of(b), taken.of(a)), (Some(vec![3]), None));
@@ -150,11 +150,11 @@ mod tests {
 
     #[test]
     fn a_text_of_another_use_is_refused() {
-        assert_eq!(Taken::parse(""), Some(Taken::default()));
+        assert_eq!(TakenNumbers::parse(""), Some(TakenNumbers::default()));
         for wrong in
             ["once-1 x\n", "permits-1 x\nid 1\n", "permits-1 x\n0123456789abcdef0123456789abcdef\n"]
         {
-            assert_eq!(Taken::parse(wrong), None, "{wrong:?}");
+            assert_eq!(TakenNumbers::parse(wrong), None, "{wrong:?}");
         }
     }
 }

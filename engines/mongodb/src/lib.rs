@@ -45,6 +45,7 @@
 //! | `watching`, `stream`, `local_tickets` | how a ticket waits, its letters as a consumer of the feed, and which tickets stand where |
 //! | `glances` | a read of the records of watched tickets, about once a second, for what no letter reports |
 //! | `onlooker`, `followed_line`, `mirror` | onlookers as consumers of the feed, and the events of a line from its changes |
+//! | `value` | a text beside a line, which one command compares and replaces |
 //! | `record_map` | a bounded map by records, and how many commands change one at a time |
 
 mod answer;
