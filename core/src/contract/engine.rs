@@ -134,8 +134,8 @@ pub trait Engine: Send + Sync + 'static {
     /// sequence. A key without a value has the empty text, and the empty text removes the value. A
     /// swap of `""` with `""` reads.
     ///
-    /// A caller never writes the same text twice, but for the empty one. A request that arrives late
-    /// then finds another text than `seen`, and changes nothing.
+    /// A caller never writes the same text twice, but for the empty one. A request that arrives
+    /// late then finds another text than `seen`, and changes nothing.
     fn swap(
         &self,
         key: &Key,
