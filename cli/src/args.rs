@@ -102,7 +102,7 @@ impl Cli {
 #[derive(Subcommand)]
 pub(crate) enum Command {
     Run(run::Args),
-    Once(once::Args),
+    Once(Box<once::Args>),
     Lead(lead::Args),
     Take(take::Args),
     Renew(use_claim::Renew),

@@ -232,7 +232,7 @@ impl Job<'_> {
         match supervise(signals, spare, &held, &work)? {
             Outcome::Done(reason, _keeper) => {
                 say_if(args.verbose, || reason.to_string());
-                let ended = self.end(signals, attempt, &held, reason);
+                let ended = Self::end(signals, attempt, &held, reason);
                 held.release(signals)?;
                 ended?;
                 Failure::like(reason)
@@ -250,9 +250,8 @@ impl Job<'_> {
 
     /// Writes the end of the run into the store, before the lock is released.
     fn end(
-        &self,
         signals: &mut Signals,
-        attempt: SlotAttempt,
+        attempt: Box<SlotAttempt>,
         held: &LeaseHandle,
         reason: ExitReason,
     ) -> Result<(), Failure> {
@@ -311,14 +310,11 @@ impl Job<'_> {
         signals: &mut Signals,
         request: impl Future<Output = tenure::Result<T>>,
     ) -> Result<T, Failure> {
-        match self.claim.budget.within(signals, request)? {
-            Some(answer) => Ok(answer?),
-            None => {
-                let store = &self.opened.locks.guarantees().store;
-                let waited = brief(self.claim.budget.elapsed());
-                let sentence = format!("{store} does not answer within {waited}");
-                Err(Failure::new(UNREACHABLE, sentence))
-            }
+        if let Some(answer) = self.claim.budget.within(signals, request)? {
+            return Ok(answer?);
         }
+        let store = &self.opened.locks.guarantees().store;
+        let waited = brief(self.claim.budget.elapsed());
+        Err(Failure::new(UNREACHABLE, format!("{store} does not answer within {waited}")))
     }
 }

@@ -221,8 +221,8 @@ fn keep(signals: &mut Signals, held: &HeldLock, time: Duration) -> Result<(), Fa
     match signals.within(time, held.lost())? {
         Ok(Some(loss)) => {
             let key = quoted(held.key().as_str());
-            let lost = format!("{key} was lost before --at-least was over: {loss}");
-            Err(Failure::new(LOST, lost))
+            let sentence = format!("{key} was lost before --at-least was over: {loss}");
+            Err(Failure::new(LOST, sentence))
         }
         Ok(None) | Err(_) => Ok(()),
     }

@@ -42,7 +42,7 @@ impl Session {
         if args.command.is_empty() {
             return Err(Failure::usage("`command` is empty: name a program and its arguments"));
         }
-        if let Err(own) = self.refuse_own(&key, false) {
+        if let Some(own) = self.refusal_of_own(&key, false) {
             return Ok(own);
         }
         // The child opens the store by itself, and creates no parent directory of it.

@@ -122,22 +122,19 @@ impl Session {
         claims.held.iter().find(|(_, claim)| has(claim)).map(|(id, _)| id.clone())
     }
 
-    /// Refuses a key that this session holds already, unless both would share it.
-    pub(super) fn refuse_own(&self, key: &Key, shared: bool) -> Result<(), ToolAnswer> {
+    /// The refusal of a key that this session holds already, unless both would share it.
+    pub(super) fn refusal_of_own(&self, key: &Key, shared: bool) -> Option<ToolAnswer> {
         let claims = self.claims();
         let excludes =
             |guard: &KeyGuard| guard.handle().key() == key && !(shared && guard.is_shared());
-        let Some((id, _)) = claims.held.iter().find(|(_, claim)| claim.0.iter().any(excludes))
-        else {
-            return Ok(());
-        };
+        let (id, _) = claims.held.iter().find(|(_, claim)| claim.0.iter().any(excludes))?;
         let message = format!(
             "NOT held by this call: this session holds {} already, as claim {id}. If you took that \
              claim, check it with `renew` and use it. If not, another agent of this session did: \
              leave the key alone.",
             quoted(key.as_str())
         );
-        Err(ToolAnswer::stop("own_claim", message).with("claim", id.as_str()))
+        Some(ToolAnswer::stop("own_claim", message).with("claim", id.as_str()))
     }
 
     /// Takes all keys or none.
@@ -146,7 +143,7 @@ impl Session {
         let note = args.note.unwrap_or(client);
         Note::new(note.as_str())?;
         for key in &keys {
-            if let Err(own) = self.refuse_own(key, shared) {
+            if let Some(own) = self.refusal_of_own(key, shared) {
                 return Ok(own);
             }
         }

@@ -34,7 +34,9 @@ pub(super) fn list(at: &Address, json: bool, key: &str) -> Result<u8, Failure> {
         answer(runs.iter().map(|run| object(key, run)).collect::<String>())?;
     } else if !runs.is_empty() {
         let mut table = Table::new(&COLUMNS);
-        runs.iter().for_each(|run| table.row(row(run)));
+        for run in &runs {
+            table.row(row(run));
+        }
         answer(table.render(screen))?;
     } else if screen.is_some() {
         say(&nothing);

@@ -110,7 +110,7 @@ pub enum OnceOutcome<T, E> {
 #[must_use = "a run that has begun must be reported as succeeded or failed"]
 pub enum SlotStart {
     /// The run has begun.
-    Begun(SlotAttempt),
+    Begun(Box<SlotAttempt>),
     /// The slot has succeeded before, or its attempts are used up.
     Over(SlotRun),
 }
@@ -305,7 +305,7 @@ impl Once {
             if self.swap(&seen, &text).await? == text {
                 let (once, lease) = (self.clone(), lease.clone());
                 let run = history.find(&slot).cloned().ok_or_else(|| self.contended())?;
-                return Ok(SlotStart::Begun(SlotAttempt { once, lease, run, text }));
+                return Ok(SlotStart::Begun(Box::new(SlotAttempt { once, lease, run, text })));
             }
         }
         Err(self.contended())

@@ -223,13 +223,11 @@ impl Engine for MongoStore {
             ..RecordUpdate::new(&filter, first, vec![&stages], value::fields())
         };
         let Some(answer) = self.commands.update(&update).await? else { return Ok(String::new()) };
-        match answer.get_str("value") {
-            Ok(text) => Ok(text.to_owned()),
-            Err(_) => {
-                let (error, collection) = (errors::unreadable_value(), &self.commands.collection);
-                Err(trouble::in_record(error, collection, &record, key))
-            }
-        }
+        let Ok(text) = answer.get_str("value") else {
+            let (error, collection) = (errors::unreadable_value(), &self.commands.collection);
+            return Err(trouble::in_record(error, collection, &record, key));
+        };
+        Ok(text.to_owned())
     }
 
     async fn close(&self) {
