@@ -129,11 +129,13 @@ pub(crate) enum Command {
 
 impl Command {
     /// Returns the program that runs under the lock.
+    ///
+    /// `--as` stands for it.
     pub(crate) fn program(&self) -> Option<&OsString> {
         match self {
-            Self::Run(args) => args.command.first(),
+            Self::Run(args) => args.name.as_ref().or(args.command.first()),
             Self::Once(args) => args.command.first(),
-            Self::Lead(args) => args.command.first(),
+            Self::Lead(args) => args.name.as_ref().or(args.command.first()),
             _ => None,
         }
     }

@@ -10,6 +10,7 @@ use tenure_kit::duration::{self, brief};
 
 use crate::acquisition::{Acquisition, HeldLock, LockMode};
 use crate::failure::{BUSY, Failure, UNREACHABLE, say, say_if};
+use crate::heir;
 use crate::retry_budget::RetryBudget;
 use crate::run::open;
 use crate::screen::quoted;
@@ -41,6 +42,11 @@ pub(crate) struct Args {
     /// A key that begins with `-` stands after `--`: `tenure lead -- KEY -- CMD`.
     #[arg(hide_short_help = true)]
     key: String,
+    /// Takes over from an earlier candidate of this name that has died.
+    ///
+    /// As in `tenure run`.
+    #[arg(long = "as", value_name = "NAME")]
+    pub(crate) name: Option<OsString>,
     /// A text that others see in the line, for example an address.
     #[arg(long, value_name = "TEXT")]
     note: Option<String>,
@@ -86,6 +92,9 @@ pub(crate) fn lead(at: &Address, args: &Args) -> Result<u8, Failure> {
         variable: None,
     };
     nested::refuse(&mut signals, locks, &args.key, acquisition.mode.share()?)?;
+    if args.name.is_some() {
+        heir::inherit(&mut signals, locks, &args.key, args.verbose)?;
+    }
     let outcome = serve(&acquisition, &work, args.verbose, &mut signals, locks);
     close(&mut signals, locks, &outcome);
     outcome

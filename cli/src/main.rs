@@ -8,6 +8,7 @@ mod aliases;
 mod args;
 mod claims;
 mod failure;
+mod heir;
 mod inspect;
 mod key_after_dashes;
 mod lead;

@@ -8,6 +8,7 @@ use tenure_kit::registry::OpenedStore;
 
 use crate::acquisition::{Acquisition, HeldLock, LockMode};
 use crate::failure::{Failure, LOST, UNREACHABLE, say_if};
+use crate::heir;
 use crate::retry_budget::RetryBudget;
 use crate::screen::quoted;
 use crate::store::{Address, close, name_of};
@@ -91,6 +92,15 @@ pub(crate) struct Args {
     /// Exits with this code instead of 75.
     #[arg(short = 'E', long, value_name = "CODE", alias = "conflict-exit-code")]
     busy_code: Option<u8>,
+    /// Takes over from an earlier run of this name that has died.
+    ///
+    /// Where the store keeps leases, a run that is started again need not wait for the end of its
+    /// own lease: it removes the ticket of an earlier run of the same NAME, user and machine whose
+    /// processes have all ended. If others wait, they come first. A run that lives keeps its lock.
+    /// The owner shows NAME in the place of the command. Containers that share a host name need
+    /// different NAMEs.
+    #[arg(long = "as", value_name = "NAME")]
+    pub(crate) name: Option<OsString>,
     /// A text that others see in the line.
     #[arg(long, value_name = "TEXT")]
     note: Option<String>,
@@ -115,6 +125,7 @@ pub(crate) struct Args {
     /// keeper waits for the command.
     #[arg(
         long,
+        hide_short_help = true,
         value_name = "WHAT",
         default_value = "stop",
         hide_possible_values = true,
@@ -122,7 +133,8 @@ pub(crate) struct Args {
     )]
     on_lost: OnLost,
     /// The time from TERM to KILL on a loss [default: 5s].
-    #[arg(long, value_name = "TIME", value_parser = duration::parse, default_value = "5s", hide_default_value = true)]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse, default_value = "5s",
+        hide_default_value = true, hide_short_help = true)]
     kill_after: Duration,
     /// Reports the lock and the end of the command.
     #[arg(short, long)]
@@ -155,6 +167,9 @@ pub(crate) fn run(at: &Address, args: &Args) -> Result<u8, Failure> {
     let locks = &opened.locks;
     if wait != Some(Duration::ZERO) {
         nested::refuse(&mut signals, locks, &args.key, acquisition.mode.share()?)?;
+    }
+    if args.name.is_some() {
+        heir::inherit(&mut signals, locks, &args.key, args.verbose)?;
     }
     let outcome = hold(&url, args, &acquisition, &mut signals, spare, &opened);
     close(&mut signals, locks, &outcome);

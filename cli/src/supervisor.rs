@@ -14,7 +14,7 @@ pub(crate) mod shim;
 pub(crate) mod signals;
 mod stop;
 pub(crate) mod supervise;
-mod task;
+pub(crate) mod task;
 mod terminal;
 
 pub(crate) use child::SpareKeeper;

@@ -6,6 +6,7 @@ mod claim_losses;
 mod claims;
 mod etcd;
 mod forgetting;
+mod heirs;
 mod keeper;
 mod kit;
 mod lead;
