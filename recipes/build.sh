@@ -3,4 +3,4 @@
 set -eu
 
 # The machine's name is in the key, so that machines with a common store do not wait for each other.
-exec tenure run --note "$PWD" "build/$(uname -n)" -- "$@"
+exec tenure run --wait 2h --note "$PWD" "build/$(uname -n)" -- "$@"

@@ -4,4 +4,4 @@
 # The other instances wait for its end. If it fails, the next instance runs it again; with `--retry fail` none does.
 set -eu
 
-exec tenure once migrate --slot "${VERSION:?the name of the version that is deployed}" --keep 365d -- "$@"
+exec tenure once migrate --wait 30m --slot "${VERSION:?the name of the version that is deployed}" --keep 365d -- "$@"

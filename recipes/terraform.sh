@@ -9,4 +9,4 @@ state=${1:?usage: terraform.sh STATE [OPTION]...}
 shift
 
 # On a loss Terraform has 45 s to save its state. That time is at most a sixth of the lease.
-exec tenure run --ttl 5m --kill-after 45s "tf/$state" -- terraform apply -lock=false "$@"
+exec tenure run --wait 1h --ttl 5m --kill-after 45s "tf/$state" -- terraform apply -lock=false "$@"

@@ -4,7 +4,7 @@ set -eu
 
 # The killed user of a number may have left its database and its connections.
 # shellcheck disable=SC2016 # the inner shell expands the variables
-exec tenure run --permits 1/8 test-database -- sh -euc '
+exec tenure run --wait 2h --permits 1/8 test-database -- sh -euc '
     export PORT="$((5500 + TENURE_PERMIT))" PGDATABASE="test_$TENURE_PERMIT"
     psql -d postgres -qc "drop database if exists $PGDATABASE with (force)" -c "create database $PGDATABASE"
     exec "$@"' sh "$@"

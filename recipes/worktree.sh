@@ -8,5 +8,5 @@ repository=$(git rev-parse --path-format=absolute --git-common-dir)
 worktree=$(dirname -- "$repository")/.claude/worktrees/$name
 
 # Standard output is for the path only.
-tenure run "worktree:$repository" -- git worktree add --quiet -b "worktree-$name" "$worktree" >&2
+tenure run --wait 5m "worktree:$repository" -- git worktree add --quiet -b "worktree-$name" "$worktree" >&2
 printf '%s\n' "$worktree"
