@@ -18,6 +18,7 @@ mod once;
 mod once_stores;
 mod ps;
 mod pty;
+mod recipes;
 mod redis;
 mod run;
 mod stores;
