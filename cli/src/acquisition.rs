@@ -110,8 +110,8 @@ impl HeldLock {
         &self.store
     }
 
-    /// The numbers of the held permits, with spaces between them. `None` for other locks, and where
-    /// permits have no numbers.
+    /// The numbers of the held permits, with spaces between them, or an empty text if they have
+    /// none. `None` for other locks.
     pub(crate) fn permits(&self, signals: &mut Signals) -> Result<Option<String>, Failure> {
         let AnyGuard::Permits(permit) = &self.guard else { return Ok(None) };
         let numbers = match signals.until(permit.numbers(), |_| None)? {
@@ -123,11 +123,20 @@ impl HeldLock {
                 let numbers: Vec<_> = numbers.iter().map(u32::to_string).collect();
                 Ok(Some(numbers.join(" ")))
             }
-            Err(error) if matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::Invalid) => {
-                Ok(None)
+            Err(error) if error.is_lost() => Err(error.into()),
+            Err(error) => {
+                if !matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::Invalid) {
+                    say(&format!("TENURE_PERMIT is empty: {error}"));
+                }
+                Ok(Some(String::new()))
             }
-            Err(error) => Err(error.into()),
         }
+    }
+
+    /// Gives the numbers of the permits back. If that fails, the next holder removes them.
+    pub(crate) fn return_permits(&self, signals: &mut Signals) {
+        let AnyGuard::Permits(permit) = &self.guard else { return };
+        let _ = signals.within(SETTLE_MAX, permit.return_numbers()); // they are gone with the ticket
     }
 
     /// Releases the lock. Fails if it was lost before.

@@ -45,7 +45,8 @@ const GOODBYE_MAX: Duration = Duration::from_secs(6);
 /// of standard input and at a signal all of them are released. If tenure is killed, they end as
 /// those of any process that dies: at once in files, and with their leases elsewhere.
 ///
-/// Every answer says whether the lock is held. If the store does not answer, it is not held.
+/// Every answer says whether the lock is held. If the store does not answer,
+/// `take` holds nothing, and `renew` answers `confirmed: false` until the lease is over.
 #[derive(clap::Args)]
 #[command(after_long_help = "\
 Example, for the client's list of servers; TENURE_ON in its environment names the store:

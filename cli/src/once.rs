@@ -31,14 +31,17 @@ const SLOT: &str = "TENURE_SLOT";
 /// waits for its end, or exits with 75 (--no-wait, --wait). After a success, every caller of the
 /// slot exits with 0 at once and prints when and where it ran.
 ///
-/// A run that fails, that is killed, or that loses its lock frees the slot: the next caller runs it
-/// again. --retry limits that. The work may therefore run twice: if tenure dies after the command
+/// A run has succeeded if the command exits with 0, also after a signal. A run that fails, that is
+/// killed, or that loses its lock frees the slot: the next caller runs it again. --retry limits
+/// that. The work may therefore run twice: if tenure dies after the command
 /// has ended and before the store has the success, the next caller runs it again. A later run has a
 /// higher TENURE_TOKEN.
 ///
 /// The slot is named by the clock of each machine, so the clocks may differ by less than the time
-/// between two slots. The store keeps the slots of a key for --keep after their last run, at most
-/// 128. A clock that is ahead by more than --keep makes it forget them.
+/// between two slots. The store keeps the slot that ran last until another one runs, and earlier
+/// slots for --keep after their last run, at most 512. A clock that is ahead by more than --keep
+/// makes it forget those. A store that loses its data, such as a Redis without persistence, runs
+/// slots again.
 ///
 /// The command finds TENURE_SLOT in its environment, and the variables of `tenure run`. It is
 /// supervised as there.
@@ -50,7 +53,7 @@ const SLOT: &str = "TENURE_SLOT";
 Examples:
   tenure once nightly --cron '0 3 * * *' -- ./backup.sh
   tenure once sync --every 15m -n -- ./sync.sh
-  tenure once migrate --slot v42 --retry fail -- ./migrate.sh
+  tenure once migrate --slot v42 --keep 365d --retry fail -- ./migrate.sh
   tenure once nightly --list
   tenure once nightly --reset 2026-11-28T03:00:00Z")]
 pub(crate) struct Args {
@@ -115,9 +118,12 @@ pub(crate) struct Args {
     /// `attempts`, `at`, `owner`, `token` and `kept_until`.
     #[arg(long, group = "look", conflicts_with_all = ["which", "command"])]
     list: bool,
-    /// Forgets this slot, so that it runs again; `all`: every slot.
+    /// Forgets this slot, so that it runs again.
     #[arg(long, value_name = "SLOT", group = "look", conflicts_with_all = ["which", "command"])]
     reset: Option<String>,
+    /// Forgets all slots of the key.
+    #[arg(long, group = "look", conflicts_with_all = ["which", "command"])]
+    reset_all: bool,
     /// The command and its arguments.
     #[arg(
         last = true,
@@ -158,6 +164,9 @@ pub(crate) fn once(at: &Address, json: bool, args: &Args) -> Result<u8, Failure>
     if args.list {
         return slots::list(at, json, &args.key);
     }
+    if args.reset_all {
+        return slots::reset_all(at, &args.key);
+    }
     if let Some(slot) = &args.reset {
         return slots::reset(at, &args.key, slot);
     }
@@ -192,13 +201,9 @@ impl Job<'_> {
     /// Runs the command, unless the slot is over.
     fn run(&self, signals: &mut Signals) -> Result<u8, Failure> {
         let Self { args, claim, opened, .. } = self;
-        // Named once: a wait must not move a run into the next slot.
-        let slot = args.once(opened)?.slot_name()?;
-        let once = if args.slot.is_some() {
-            args.once(opened)?
-        } else {
-            args.once(opened)?.at(schedule::time_of(&slot)?)
-        };
+        // A wait must not move the run into the next slot.
+        let once = args.once(opened)?.fixed()?;
+        let slot = once.slot_name()?;
         let over = claim.budget.outlast(signals, |signals| self.ask(signals, once.over()))?;
         if let Some(run) = over {
             return self.is_over(&run);
@@ -209,11 +214,20 @@ impl Job<'_> {
         let spare = (!args.no_wait).then(spare_keeper).transpose()?;
         let held = claim.budget.outlast(signals, |signals| claim.acquire(signals, &opened.locks));
         let held = held.map_err(|failure| failure.with_busy_code(args.busy_code))?;
-        let attempt = match self.ask(signals, once.start(&held))? {
-            SlotStart::Begun(attempt) => attempt,
-            SlotStart::Over(run) => {
+        // The limit of the wait is that of the lock, which is held now.
+        let started = match signals.until(once.start(&held), |_| None)? {
+            Ok(started) => started.map_err(Failure::from),
+            Err(signal) => Err(Failure::asked(signal)),
+        };
+        let attempt = match started {
+            Ok(SlotStart::Begun(attempt)) => attempt,
+            Ok(SlotStart::Over(run)) => {
                 held.release(signals)?;
                 return self.is_over(&run);
+            }
+            Err(failure) => {
+                held.let_go(signals);
+                return Err(failure);
             }
         };
         say_if(args.verbose, || {

@@ -215,6 +215,9 @@ fn hold(
             if let Some(time) = args.at_least {
                 keep(signals, &held, time.saturating_sub(began.elapsed()))?;
             }
+            if permits.is_some_and(|numbers| !numbers.is_empty()) {
+                held.return_permits(signals);
+            }
             held.release(signals)?;
             Failure::like(reason)
         }

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use rustix::process::Pid;
+use rustix::process::{Pid, getppid, getsid};
 use serde::{Deserialize, Serialize};
 
 /// Poll interval where the kernel reports no end of another process.
@@ -28,11 +28,14 @@ impl Followed {
     /// `$(tenure take k | jq .)`, may run in a shell of its own, which ends with it: the claim is
     /// then that of the shell around it.
     pub(crate) fn parent() -> Option<Self> {
-        let mut parent = rustix::process::getppid()?;
+        let mut parent = getppid()?;
         while let Some(shell) = shell_around(parent) {
             parent = shell;
         }
-        Self::find(parent)
+        // The parent has ended, and the system's first process has taken its place. In a container
+        // the first process may be the shell itself, in the same session.
+        let is_heir = parent.is_init() && getsid(Some(parent)) != getsid(None);
+        if is_heir { None } else { Self::find(parent) }
     }
 
     pub(crate) fn pid(self) -> i32 {

@@ -37,7 +37,7 @@ const STORE_MAX: Duration = Duration::from_secs(5);
 /// Time limit for reading a question and for writing an answer.
 const CALLER_MAX: Duration = Duration::from_secs(1);
 /// Maximum length of a question.
-const QUESTION_BYTES_MAX: u64 = 64;
+const QUESTION_BYTES_MAX: usize = 64;
 /// Maximum time from a loss to the release of the other locks, as long as a lease.
 const LEAVE_MAX: Duration = TTL_DEFAULT;
 
@@ -286,16 +286,21 @@ fn accept(listener: &UnixListener) -> io::Result<Option<UnixStream>> {
     // There is none, or the caller has gone. A failing accept is tried again at the next one.
     let Ok((caller, _)) = listener.accept() else { return Ok(None) };
     caller.set_nonblocking(false)?;
-    caller.set_read_timeout(Some(CALLER_MAX))?;
     caller.set_write_timeout(Some(CALLER_MAX))?;
     Ok(Some(caller))
 }
 
 /// Reads a question. `None`: the caller sent none in time.
-fn question(caller: &UnixStream) -> Option<Verb> {
-    let mut text = Vec::new();
-    let mut limited = caller.take(QUESTION_BYTES_MAX);
-    limited.read_to_end(&mut text).ok()?;
+fn question(mut caller: &UnixStream) -> Option<Verb> {
+    let (until, mut text, mut part) = (Instant::now() + CALLER_MAX, Vec::new(), [0; 64]);
+    while text.len() < QUESTION_BYTES_MAX {
+        let left = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())?;
+        caller.set_read_timeout(Some(left)).ok()?;
+        match caller.read(&mut part).ok()? {
+            0 => break,
+            length => text.extend(&part[..length]),
+        }
+    }
     serde_json::from_slice(&text).ok()
 }
 

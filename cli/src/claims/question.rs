@@ -72,15 +72,16 @@ impl Question {
                 let _ = stream.shutdown(Shutdown::Write); // the same
                 Sent::Asked(stream)
             }
-            Err(Errno::AGAIN) => Sent::Silent,
-            Err(_) => Sent::Gone,
+            Err(Errno::CONNREFUSED | Errno::NOENT) => Sent::Gone,
+            // Its queue is full, or this process may not connect, as in a sandbox.
+            Err(_) => Sent::Silent,
         };
         Self { id: id.to_owned(), sent }
     }
 
     /// Whether a process listens at the socket of a claim.
     pub(crate) fn has_listener(id: &str) -> bool {
-        matches!(dial(id), Ok(_) | Err(Errno::AGAIN))
+        !matches!(dial(id), Err(Errno::CONNREFUSED | Errno::NOENT))
     }
 
     /// Waits for the answer until `deadline`.

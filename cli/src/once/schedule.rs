@@ -41,12 +41,6 @@ pub(crate) fn retry(text: &str) -> Result<u32, String> {
     text.parse().map_err(|_| "it is a number of further runs, or `fail` for none".to_owned())
 }
 
-/// The time of a slot that is named by its time.
-pub(crate) fn time_of(slot: &str) -> Result<SystemTime, Failure> {
-    let time = jiff::Timestamp::from_str(slot);
-    time.map(SystemTime::from).map_err(|error| Failure::usage(format!("{slot}: {error}")))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

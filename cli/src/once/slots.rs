@@ -19,7 +19,7 @@ const COLUMNS: [Column; 7] = [
     Column::Right("RUNS"),
     Column::Left("AT"),
     Column::Left("OWNER"),
-    Column::Right("KEPT"),
+    Column::Right("LEFT"),
     Column::Right("TOKEN"),
 ];
 
@@ -44,16 +44,20 @@ pub(super) fn list(at: &Address, json: bool, key: &str) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// Forgets a slot, or all of them.
+/// Forgets all slots.
+pub(super) fn reset_all(at: &Address, key: &str) -> Result<u8, Failure> {
+    tenure::Key::new(key)?;
+    let nothing = || Failure::nothing(&format!("no slot of {} is kept", quoted(key)));
+    block_on(at.look(nothing)?.once(key).reset_all())?;
+    Ok(0)
+}
+
+/// Forgets a slot.
 pub(super) fn reset(at: &Address, key: &str, slot: &str) -> Result<u8, Failure> {
     tenure::Key::new(key)?;
     let kept_none =
         || Failure::new(NOTHING, format!("the slot {slot} of {} is not kept", quoted(key)));
     let once = at.look(kept_none)?.once(key);
-    if slot == "all" {
-        block_on(once.reset_all())?;
-        return Ok(0);
-    }
     if block_on(once.reset(slot))? { Ok(0) } else { Err(kept_none()) }
 }
 

@@ -200,6 +200,16 @@ fn a_claim_ends_with_the_process_that_it_follows() {
 }
 
 #[test]
+fn a_take_whose_parent_has_ended_is_refused() {
+    let store = Store::new();
+    let script = "parent=$$; (while kill -0 $parent 2>/dev/null; do sleep 0.02; done; \
+                  exec \"$TENURE\" take k) >>\"$LOG\" 2>&1 &";
+    assert_eq!(shell(&store, script).end().code, 0);
+    store.log_has("no parent that the claim could end with");
+    assert!(is_free(&store, "k"));
+}
+
+#[test]
 fn a_waiting_take_leaves_nothing_behind() {
     let store = Store::new();
     let claim = take(&store, &["k"]);

@@ -170,7 +170,7 @@ fn slots_are_listed_and_forgotten() {
     assert!(unknown.code == 1 && unknown.err.contains("four"), "{unknown:?}");
     assert_eq!(store.end(&["once", "nightly", "--reset", "two"]).code, 0);
     assert_eq!(slots(&store).len(), 2);
-    assert_eq!(store.end(&["once", "nightly", "--reset", "all"]).code, 0);
+    assert_eq!(store.end(&["once", "nightly", "--reset-all"]).code, 0);
     assert_eq!(slots(&store).len(), 0);
     assert_eq!(store.line("nightly").len(), 0);
 }

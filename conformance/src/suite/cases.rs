@@ -158,6 +158,7 @@ macro_rules! each_case {
                 a_reset_during_the_run_does_not_lose_its_end,
                 slots_that_cannot_be_are_refused,
                 a_schedule_names_its_slots_by_time,
+                the_slot_that_ran_last_is_kept_until_another_runs,
                 each_slot_of_three_machines_succeeds_once,
             ]
             names: [
@@ -222,6 +223,7 @@ macro_rules! each_case {
                 the_release_of_a_lost_permit_adds_none,
                 permits_that_cannot_be_are_refused,
                 no_two_holders_have_a_permit_of_the_same_number,
+                a_permit_that_is_gone_has_no_number,
             ]
             all: [
                 opposite_orders_do_not_wait_for_each_other,

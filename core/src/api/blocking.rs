@@ -309,6 +309,8 @@ impl Blocking<Once> {
 verbs! { Permit:
     /// See [`Permit::numbers`].
     numbers() -> Result<Vec<u32>>, same;
+    /// See [`Permit::return_numbers`].
+    return_numbers() -> Result<()>, same;
 }
 
 verbs! { Sequence:

@@ -5,8 +5,9 @@ pub(crate) mod history;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use self::history::{Beginning, History, SlotRun, SlotState, checked_slot, millis, time};
+use self::history::{Beginning, History, SlotRun, SlotState, checked_slot, time};
 use crate::api::claim::{Claim, lease_options};
+use crate::api::permit_numbers;
 use crate::lease::span::shown;
 use crate::toolbox::rfc3339::rfc3339_seconds;
 use crate::{
@@ -36,7 +37,8 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from
 /// * **The slot is the scheduled time**, not the time of the call. Two machines whose clocks differ
 ///   name the same slot if each is started by its own clock: see [`every`](Once::every).
 /// * **Clocks of clients decide when a slot is forgotten.** A machine whose clock is ahead by more
-///   than [`keep`](Once::keep) forgets the slots of all others.
+///   than [`keep`](Once::keep) forgets all slots but the last one.
+/// * **The slots are as durable as the store.** A Redis that loses its data runs slots again.
 ///
 /// ```
 /// use tenure::OnceOutcome;
@@ -176,7 +178,8 @@ impl Once {
     }
 
     /// How long the store keeps a slot after its last run, 7 days by default. It must be longer
-    /// than the clocks of two machines may differ, and longer than a late caller may be late.
+    /// than the clocks of two machines may differ, and longer than a late caller may be late. The
+    /// slot that ran last is kept until another one runs.
     ///
     /// A key keeps at most [`SLOTS_MAX`](crate::SLOTS_MAX) slots. A schedule
     /// ([`every`](Once::every), [`at`](Once::at)) forgets its oldest slot then. A new
@@ -216,8 +219,9 @@ impl Once {
         F: FnOnce(Token, LeaseHandle) -> Work,
         Work: Future<Output = Result<T, E>>,
     {
-        let once = self.clone();
+        let once = self.fixed();
         async move {
+            let once = once?;
             if let Some(run) = once.over().await? {
                 return Ok(OnceOutcome::Over(run));
             }
@@ -241,8 +245,9 @@ impl Once {
         F: FnOnce(Token, LeaseHandle) -> Work,
         Work: Future<Output = Result<T, E>>,
     {
-        let once = self.clone();
+        let once = self.fixed();
         async move {
+            let once = once?;
             if let Some(run) = once.over().await? {
                 return Ok(Some(OnceOutcome::Over(run)));
             }
@@ -317,8 +322,7 @@ impl Once {
     ///
     /// See [`ErrorKind`](crate::ErrorKind).
     pub async fn slots(&self) -> Result<Vec<SlotRun>> {
-        let (_, mut history) = self.read().await?;
-        history.forget_old(self.now_ms());
+        let (_, history) = self.read().await?;
         Ok(history.runs)
     }
 
@@ -352,6 +356,11 @@ impl Once {
     pub async fn reset_all(&self) -> Result<()> {
         for _ in 0..WRITES_MAX {
             let seen = self.swap("", "").await?;
+            if seen.starts_with(permit_numbers::FORMAT) {
+                return Err(Error::rejected(
+                    "this key is that of a semaphore, whose permits have numbers: it has no slots",
+                ));
+            }
             if self.swap(&seen, "").await?.is_empty() {
                 return Ok(());
             }
@@ -390,11 +399,31 @@ impl Once {
                     shown(*period)
                 )))
             }
-            Slot::Every(period) => {
-                let now = seconds(time(self.now_ms()));
-                Ok(rfc3339_seconds(now - now % period.as_secs()))
-            }
+            Slot::Every(period) => Ok(rfc3339_seconds(self.began_last(*period))),
         }
+    }
+
+    /// The same job with the slot that a call would run now. Later calls then run this slot, and
+    /// not the next one, however long they wait.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`slot_name`](Once::slot_name).
+    pub fn fixed(&self) -> Result<Self> {
+        self.slot_name()?;
+        let slot = match self.slot {
+            Slot::Every(period) => {
+                Slot::At(UNIX_EPOCH + Duration::from_secs(self.began_last(period)))
+            }
+            _ => self.slot.clone(),
+        };
+        Ok(Self { slot, ..self.clone() })
+    }
+
+    /// When the last slot of this schedule began, in seconds since 1970.
+    fn began_last(&self, period: Duration) -> u64 {
+        let now = self.now_ms() / 1000;
+        now - now % period.as_secs().max(1)
     }
 
     async fn run_in<F, Work, T, E>(&self, guard: MutexGuard, work: F) -> Result<OnceOutcome<T, E>>
@@ -434,15 +463,15 @@ impl Once {
     /// The run of the slot, if the slot does not run again.
     fn over_in(&self, history: &History, slot: &str) -> Option<SlotRun> {
         let run = history.find(slot)?;
-        let is_kept = millis(run.kept_until) > self.now_ms();
         let is_over = run.state == SlotState::Succeeded || run.attempts >= self.attempts_max;
-        (is_kept && is_over).then(|| run.clone())
+        is_over.then(|| run.clone())
     }
 
-    /// The stored text, and its slots.
+    /// The stored text, and the slots that are kept.
     async fn read(&self) -> Result<(String, History)> {
         let text = self.swap("", "").await?;
-        let history = History::parse(self.claim.key()?, &text)?;
+        let mut history = History::parse(self.claim.key()?, &text)?;
+        history.forget_old(self.now_ms());
         Ok((text, history))
     }
 
@@ -524,10 +553,8 @@ impl SlotAttempt {
                 }
                 Err(error) => return Err(error),
             }
+            // Even if this run is in the text, its write was not confirmed: it is written anew.
             history = History::parse(key, &seen)?;
-            if history.find(&run.slot).is_some_and(|stored| *stored == run) {
-                return Ok(());
-            }
             if history.token > run.token.get() {
                 return Err(Error::lost(Loss::Overtaken));
             }

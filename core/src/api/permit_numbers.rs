@@ -2,16 +2,19 @@
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
+use std::time::Duration;
 
-use crate::{Engine as _, Error, Permit, Reason, Result, TicketId};
+use crate::{Backoff, Engine as _, Error, Loss, Permit, Reason, Result, TicketId};
 
 /// Maximum permits of a semaphore whose permits have numbers.
 pub const NUMBERED_PERMITS_MAX: u32 = 1_000;
 
 /// The first word of the text, with the version of its format.
-const FORMAT: &str = "permits-1";
-/// Maximum number of writes, if other holders prevent each.
-const WRITES_MAX: u32 = 20;
+pub(crate) const FORMAT: &str = "permits-1";
+/// Maximum time of all writes, if other holders prevent each.
+const WRITES_FOR: Duration = Duration::from_secs(30);
+/// First pause after a write that another holder prevented, and longest pause.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(2), Duration::from_millis(200));
 
 impl Permit {
     /// The numbers of the held permits, from 1 to the number of permits of the semaphore. No other
@@ -43,14 +46,48 @@ impl Permit {
                 share.of()
             )));
         }
+        let taken = self.change_numbers(|taken| match taken.of(self.id()) {
+            Some(own) => Some(own),
+            None => taken.take(self.id(), share.take(), share.of()),
+        });
+        taken.await
+    }
+
+    /// Gives the numbers back before the permits are released. Without it, the next holder that
+    /// asks for numbers removes them.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`numbers`](Permit::numbers).
+    pub async fn return_numbers(&self) -> Result<()> {
+        self.change_numbers(|taken| {
+            taken.0.retain(|(holder, _)| *holder != self.id());
+            Some(Vec::new())
+        })
+        .await
+        .map(drop)
+    }
+
+    /// Changes the numbers, and writes them if they have changed. `None` of the closure: there are
+    /// too few numbers until another holder has left.
+    async fn change_numbers(
+        &self,
+        mut change: impl FnMut(&mut TakenNumbers) -> Option<Vec<u32>>,
+    ) -> Result<Vec<u32>> {
+        let (key, runtime) = (self.key(), &self.0.client.runtime);
         let engine = self.0.client.open_engine()?;
-        for _ in 0..WRITES_MAX {
+        let mut backoff = Backoff::new(PAUSES.0, PAUSES.1);
+        let until = runtime.now().plus(WRITES_FOR);
+        loop {
             let seen = engine.swap(key, "", "").await?;
             // The line is read after the value: a holder whose numbers are in the value had joined
             // before, so it is missing here only if it has left.
             let line = engine.line(key).await?;
             self.check()?;
-            let alive = line.iter().map(|(ticket, _)| ticket.id).collect();
+            let alive: HashSet<TicketId> = line.iter().map(|(ticket, _)| ticket.id).collect();
+            if !alive.contains(&self.id()) {
+                return Err(Error::lost(Loss::Broken));
+            }
             let mut taken = TakenNumbers::parse(&seen).ok_or_else(|| {
                 Error::rejected(format!(
                     "the numbers of the permits of {key:?} cannot be read: another version of Tenure or another \
@@ -59,27 +96,29 @@ impl Permit {
                 .with_reason(Reason::UnreadableValue)
                 .with_key(key)
             })?;
-            if let Some(own) = taken.of(self.id()) {
-                return Ok(own);
-            }
+            let before = taken.clone();
             taken.forget_others_than(&alive);
-            let Some(own) = taken.take(self.id(), share.take(), share.of()) else { continue };
-            let text = taken.to_text();
-            if engine.swap(key, &seen, &text).await? == text {
-                self.check()?;
-                return Ok(own);
+            if let Some(own) = change(&mut taken) {
+                let text = if taken.0.is_empty() { String::new() } else { taken.to_text() };
+                if taken == before || engine.swap(key, &seen, &text).await? == text {
+                    self.check()?;
+                    return Ok(own);
+                }
             }
+            if runtime.now().has_reached(until) {
+                return Err(Error::unavailable(format!(
+                    "other holders changed the numbers of {key:?} each time this client wrote: try again"
+                ))
+                .with_reason(Reason::Contended)
+                .with_key(key));
+            }
+            runtime.sleep(backoff.next(runtime.random())).await;
         }
-        Err(Error::unavailable(format!(
-            "other holders changed the numbers of {key:?} each time this client wrote: try again"
-        ))
-        .with_reason(Reason::Contended)
-        .with_key(key))
     }
 }
 
 /// The numbers that are taken, with their holders.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct TakenNumbers(Vec<(TicketId, Vec<u32>)>);
 
 impl TakenNumbers {

@@ -149,7 +149,7 @@ pub trait Engine: Send + Sync + 'static {
 }
 
 /// Maximum length of a value, in bytes of UTF-8.
-pub const VALUE_BYTES_MAX: usize = 64 * 1024;
+pub const VALUE_BYTES_MAX: usize = 256 * 1024;
 
 /// The answer of [`watch`](Engine::watch).
 ///

@@ -334,3 +334,20 @@ pub(crate) async fn a_schedule_names_its_slots_by_time(arena: &Arena) {
     assert!(is_done(works(&brief(arena, &locks).at(at)).await));
     assert_eq!(over(works(&locks.once("k").at(at)).await).slot, "2000-02-29T00:00:00Z");
 }
+
+pub(crate) async fn the_slot_that_ran_last_is_kept_until_another_runs(arena: &Arena) {
+    needs!(arena, arena.keeps_values().await, NO_SLOTS);
+    let day = Duration::from_secs(24 * 3_600);
+    let locks = async |days: i64| {
+        let ahead_us = days * 24 * 3_600_000_000;
+        let host: Arc<dyn Runtime> = Arc::new(Skewed { host: arena.host(), ahead_us });
+        Locks::on(arena.client().await, host)
+    };
+    let month = locks(0).await.once("k").slot("month").keep(day);
+    assert!(is_done(works(&month).await));
+    let later = locks(20).await;
+    assert_eq!(over(works(&later.once("k").slot("month").keep(day)).await).slot, "month");
+    assert!(is_done(works(&later.once("k").slot("next").keep(day)).await));
+    let slots = locks(22).await.once("k").slots().await.unwrap();
+    assert_eq!(slots.iter().map(|run| &*run.slot).collect::<Vec<_>>(), ["next"]);
+}

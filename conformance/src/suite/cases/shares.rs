@@ -254,25 +254,42 @@ pub(crate) async fn no_two_holders_have_a_permit_of_the_same_number(arena: &Aren
     needs!(arena, arena.keeps_values().await, "it keeps no values");
     let held = Arc::new(Mutex::new(std::collections::HashSet::new()));
     let mut tasks: Vec<BoxFuture<()>> = Vec::new();
-    for task in 0..6_u32 {
+    for task in 0..12_u32 {
         let (locks, held) = (arena.locks().await, held.clone());
         tasks.push(Box::pin(async move {
-            let semaphore = locks.semaphore("k", 4);
+            let semaphore = locks.semaphore("k", 9);
             for round in 0..5 {
                 let permit = semaphore.acquire_many(1 + (task + round) % 2).await.unwrap();
                 let numbers = permit.numbers().await.unwrap();
                 assert_eq!(numbers.len() as u64, u64::from(permit.share().take()));
                 assert_eq!(permit.numbers().await.unwrap(), numbers, "they stay the same");
                 for number in &numbers {
-                    assert!((1..=4).contains(number), "{number}");
+                    assert!((1..=9).contains(number), "{number}");
                     assert!(held.lock().unwrap().insert(*number), "{number} is given twice");
                 }
                 for number in &numbers {
                     held.lock().unwrap().remove(number);
+                }
+                if round % 2 == 0 {
+                    permit.return_numbers().await.unwrap();
                 }
                 permit.release().await.unwrap();
             }
         }));
     }
     arena.together(tasks).await;
+}
+
+pub(crate) async fn a_permit_that_is_gone_has_no_number(arena: &Arena) {
+    needs!(arena, arena.keeps_permits().await, NO_PERMITS);
+    needs!(arena, arena.keeps_values().await, "it keeps no values");
+    let (locks, operator) = (arena.locks().await, arena.locks().await);
+    let semaphore = locks.semaphore("k", 4);
+    let (early, late) = (semaphore.acquire().await.unwrap(), semaphore.acquire().await.unwrap());
+    assert_eq!(early.numbers().await.unwrap(), [1]);
+    for permit in [&early, &late] {
+        operator.force_unlock("k", permit.id()).await.unwrap();
+        assert_eq!(refused(permit.numbers().await), ErrorKind::Lost);
+    }
+    assert_eq!(operator.semaphore("k", 4).acquire().await.unwrap().numbers().await.unwrap(), [1]);
 }

@@ -25,8 +25,9 @@ pub(crate) struct Salvage {
     /// The numbers of lines that are far above the clock.
     pub(crate) far: HashMap<Key, u64>,
     pub(crate) sequences: HashMap<Key, u64>,
-    /// The last values that can be read. An older one lets a slot run again, and skips none.
-    pub(crate) values: HashMap<Key, String>,
+    /// The last values that can be read, and when each was written. An older one lets a slot run
+    /// again, and skips none.
+    pub(crate) values: HashMap<Key, (u64, String)>,
     /// The last time, and the time from which sequences went on after an earlier damage.
     pub(crate) last_us: u64,
 }
@@ -84,8 +85,13 @@ impl Salvage {
             Record::Changed { ticket } => self.number(&ticket.key, ticket.floor, at_us),
             Record::Above { key, number } => self.number(&key, number, at_us),
             Record::Sequence { key, value } => raise(&mut self.sequences, &key, value),
+            // The memory of this process may be older than what the book has.
             Record::Value { key, value } => {
-                self.values.insert(key.into_owned(), value.into_owned());
+                let is_older =
+                    self.values.get(&*key).is_some_and(|(known_us, _)| *known_us > at_us);
+                if !is_older {
+                    self.values.insert(key.into_owned(), (at_us, value.into_owned()));
+                }
             }
             _ => {}
         }
@@ -151,5 +157,22 @@ mod tests {
             assert_eq!(saved.last_us, 50);
         }
         assert_eq!(Salvage::of(&[0; 5000], 3, 60), Salvage::default());
+    }
+
+    #[test]
+    fn a_value_in_the_book_is_not_replaced_by_an_older_one() {
+        let key = Key::new("k").unwrap();
+        let header = Header { book: 3, generation: 4, floor: 5, ..Header::default() };
+        let mut log = header.encode().to_vec();
+        let record = Record::Value { key: Cow::Borrowed(&key), value: "newer".into() };
+        let end = log.len() as u64;
+        frame::push(&mut log, header.seed(), end, |body| record.encode(50, body));
+        let mut saved = Salvage::of(&log, 3, 60);
+        assert_eq!(saved.values[&key].1, "newer");
+        for (at_us, value, expected) in [(40, "older", "newer"), (70, "newest", "newest")] {
+            let key = Cow::Borrowed(&key);
+            saved.take(Record::Value { key: key.clone(), value: value.into() }, at_us);
+            assert_eq!(saved.values[&*key].1, expected);
+        }
     }
 }

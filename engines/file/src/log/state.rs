@@ -20,7 +20,8 @@ pub(crate) struct BookState {
     pub(crate) rows: HashMap<Key, LogRow>,
     pub(crate) sequences: HashMap<Key, u64>,
     pub(crate) counts: HashMap<Key, Count>,
-    pub(crate) values: HashMap<Key, String>,
+    /// The values, and when each was written.
+    pub(crate) values: HashMap<Key, (u64, String)>,
     pub(crate) scar: Option<Scar>,
     pub(crate) retired: bool,
 }
@@ -63,6 +64,20 @@ impl BookState {
         self.rows.values().any(|row| row.has(session))
     }
 
+    /// Returns the value of a key.
+    pub(crate) fn value(&self, key: &Key) -> &str {
+        self.values.get(key).map_or("", |(_, value)| value)
+    }
+
+    /// Sets the value of a key. The empty text removes it.
+    pub(crate) fn set_value(&mut self, key: &Key, value: &str, at_us: u64) {
+        if value.is_empty() {
+            self.values.remove(key);
+        } else {
+            self.values.insert(key.clone(), (at_us, value.to_owned()));
+        }
+    }
+
     /// Returns whether something in it must survive a power cut.
     pub(crate) fn is_durable(&self) -> bool {
         !self.sequences.is_empty() || !self.values.is_empty()
@@ -99,12 +114,7 @@ impl BookState {
             Record::Count { key, count } => {
                 self.counts.insert(key.into_owned(), count);
             }
-            Record::Value { key, value } if value.is_empty() => {
-                self.values.remove(&*key);
-            }
-            Record::Value { key, value } => {
-                self.values.insert(key.into_owned(), value.into_owned());
-            }
+            Record::Value { key, value } => self.set_value(&key, &value, at_us),
             Record::DamageHold { aside, sessions } => {
                 let (aside, sessions) = (aside.into_owned(), sessions.into_owned());
                 self.scar = Some(Scar { at_us, aside, sessions });
@@ -149,9 +159,9 @@ impl BookState {
         for (key, value) in &self.sequences {
             records.push((Record::Sequence { key: Cow::Borrowed(key), value: *value }, now_us));
         }
-        for (key, value) in &self.values {
+        for (key, (at_us, value)) in &self.values {
             let (key, value) = (Cow::Borrowed(key), Cow::Borrowed(value.as_str()));
-            records.push((Record::Value { key, value }, now_us));
+            records.push((Record::Value { key, value }, *at_us));
         }
         for (key, count) in &self.counts {
             if count.ends_us > now_us {
@@ -293,7 +303,7 @@ mod tests {
         assert_eq!(rewritten(&state, 99).counts.len(), 1);
         assert_eq!(rewritten(&state, 100).counts.len(), 0);
         assert_eq!(rewritten(&state, 100).sequence(&key), 7);
-        state.values.insert(key.clone(), "text".into());
-        assert_eq!(rewritten(&state, 100).values[&key], "text");
+        state.set_value(&key, "text", 40);
+        assert_eq!(rewritten(&state, 100).values[&key], (40, "text".to_owned()));
     }
 }

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::sync::Arc;
 
 use tenure_core::errors::checked_sum;
-use tenure_core::line::{self, Count};
+use tenure_core::line::Count;
 use tenure_core::{CounterValue, Error, Key, Result, Window};
 
 use crate::log::record::Record;
@@ -63,8 +63,10 @@ pub(crate) async fn swap(
 ) -> Result<String> {
     let texts = (key.clone(), seen.to_owned(), value.to_owned());
     let exchange = move |visit: &mut Visit<'_>, (key, seen, value): &(Key, String, String)| {
-        let stored = visit.state().values.get(key).map_or("", String::as_str);
-        if stored != seen {
+        let at_us = visit.now_us;
+        let stored = visit.state().value(key);
+        // A repeated call writes again: after a flush that failed, another one confirms nothing.
+        if stored != seen && (stored != value || value.is_empty()) {
             return Ok((stored.to_owned(), visit.file()));
         }
         if value != seen {
@@ -73,7 +75,7 @@ pub(crate) async fn swap(
                 |error| refused("write to the disk what is in", context.root.path(), error);
             visit.anchor().map_err(failed)?;
             let record = Record::Value { key: Cow::Borrowed(key), value: Cow::Borrowed(value) };
-            visit.change(|state, _| line::swap(&mut state.values, key, seen, value));
+            visit.change(|state, _| state.set_value(key, value, at_us));
             visit.record(&record);
         }
         Ok((value.clone(), visit.file()))

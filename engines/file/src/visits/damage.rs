@@ -119,9 +119,9 @@ fn write<'a>(
         let value = at_us.max(*value);
         records.push((Record::Sequence { key: Cow::Borrowed(key), value }, at_us));
     }
-    for (key, value) in saved.values.iter().filter(|(_, value)| !value.is_empty()) {
+    for (key, (written_us, value)) in &saved.values {
         let (key, value) = (Cow::Borrowed(key), Cow::Borrowed(value.as_str()));
-        records.push((Record::Value { key, value }, at_us));
+        records.push((Record::Value { key, value }, *written_us));
     }
     Draft::write(&context.books, header, &records, whose, true).map_err(|error| {
         refused("write anew", &context.books.path_of(&shelf::name(index as u64)), error)
