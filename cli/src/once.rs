@@ -37,11 +37,14 @@ const SLOT: &str = "TENURE_SLOT";
 /// has ended and before the store has the success, the next caller runs it again. A later run has a
 /// higher TENURE_TOKEN.
 ///
-/// The slot is named by the clock of each machine, so the clocks may differ by less than the time
-/// between two slots. The store keeps the slot that ran last until another one runs, and earlier
-/// slots for --keep after their last run, at most 512. A clock that is ahead by more than --keep
-/// makes it forget those. A store that loses its data, such as a Redis without persistence, runs
-/// slots again.
+/// Each machine computes the slot from its own clock. The clocks must differ by less than the time
+/// between two slots. The store keeps the latest slot of a key without a time limit, and older
+/// slots for --keep, at most 512. A machine whose clock is ahead by more than --keep deletes the
+/// older slots. A store that loses its data, such as a Redis without persistence, runs slots again.
+///
+/// A call never runs the command twice. With --no-wait, a caller that leaves during a run does not
+/// come back when that run fails. The message about an earlier success goes to standard error, and
+/// cron may mail it; --quiet suppresses it.
 ///
 /// The command finds TENURE_SLOT in its environment, and the variables of `tenure run`. It is
 /// supervised as there.
@@ -68,16 +71,17 @@ pub(crate) struct Args {
     /// With 24h, slots begin at midnight in UTC.
     #[arg(long, value_name = "TIME", value_parser = duration::parse, group = "which")]
     every: Option<Duration>,
-    /// A slot begins whenever this cron expression says so.
+    /// A slot begins at each time of this cron expression.
     ///
-    /// It has the five fields of crontab(5), in the time zone of this machine, or of TZ. All
-    /// machines need the same time zone.
+    /// It has the five fields of crontab(5), or six with seconds first, in the time zone of this
+    /// machine, or of TZ. All machines need the same time zone. Use the expression by which cron
+    /// starts the command.
     #[arg(long, value_name = "EXPRESSION", group = "which")]
     cron: Option<Cron>,
     /// How long the store keeps a slot [default: 7d].
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     keep: Option<Duration>,
-    /// Runs a slot again at most N times; `fail`: never.
+    /// Allows N further runs of a slot, each by a later call; `fail` allows none.
     ///
     /// A slot whose runs have all failed, or were killed, is given up: its callers exit with 1.
     /// Without --retry, a slot runs until it has succeeded.
@@ -122,7 +126,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SLOT", group = "look", conflicts_with_all = ["which", "command"])]
     reset: Option<String>,
     /// Forgets all slots of the key.
-    #[arg(long, group = "look", conflicts_with_all = ["which", "command"])]
+    #[arg(long, group = "look", conflicts_with_all = ["which", "command"], hide_short_help = true)]
     reset_all: bool,
     /// The command and its arguments.
     #[arg(

@@ -24,7 +24,7 @@ use crate::supervisor::{SpareKeeper, look_up, nested};
 /// tenure itself. Signals go to the command's process group. If the lock is lost, the command and
 /// its descendants get TERM and then KILL, and tenure exits with 79.
 ///
-/// Between tenure and the command stands its keeper, which `ps` shows as lock-keeper. It also runs
+/// Between tenure and the command stands its keeper, which ps(1) shows as lock-keeper. It also runs
 /// while tenure waits, unless --no-wait is given, so that the command starts as soon as the lock is
 /// held. If tenure dies, even by `kill -9`, the keeper kills all processes that the command has
 /// started, also in other process groups and sessions. Only then is the lock free. A process of
@@ -74,7 +74,7 @@ pub(crate) struct Args {
     /// Takes K of N permits.
     ///
     /// TENURE_PERMIT has the numbers of the permits, from 1 to N, which no other holder has: use
-    /// them for ports or test databases. Permits of more than 1000 have no numbers.
+    /// them for ports or test databases. It is empty if N is above 1000.
     #[arg(long, value_name = "K/N", value_parser = permits)]
     permits: Option<(u32, u32)>,
     /// Exits with 75 at once if the lock is busy.
@@ -96,7 +96,8 @@ pub(crate) struct Args {
     ///
     /// Where the store keeps leases, a run that is started again need not wait for the end of its
     /// own lease: it removes the ticket of an earlier run of the same NAME, user and machine whose
-    /// processes have all ended. If others wait, they come first. A run that lives keeps its lock.
+    /// processes have all ended. Waiters that are already in line are served first. A run whose
+    /// processes are alive keeps its lock.
     /// The owner shows NAME in the place of the command. Containers that share a host name need
     /// different NAMEs.
     #[arg(long = "as", value_name = "NAME")]
@@ -121,8 +122,8 @@ pub(crate) struct Args {
     /// The effect of a loss: stop or warn.
     ///
     /// With `warn`, the command is never killed: tenure reports the loss once, and exits with 79
-    /// when the command has ended. Others may work beside it from then on. If tenure is killed, the
-    /// keeper waits for the command.
+    /// when the command has ended. From then on another holder may run at the same time. If tenure
+    /// is killed, the keeper waits for the command.
     #[arg(
         long,
         hide_short_help = true,

@@ -72,7 +72,7 @@ pub mod zookeeper;
 pub use certificates::Certificates;
 pub use deployment::{Deployment, Found, Store, deployments};
 pub use shared::url_of;
-pub use tool::{Tool, have, tools};
+pub use tool::{JQ, Tool, have, tools};
 pub use wheel::{Wheel, tools_folder};
 
 /// The result of this crate. An error is a sentence for people.

@@ -94,9 +94,12 @@ pub fn tools() -> Vec<Tool> {
 #[cfg(unix)]
 const STRACE: Tool = Tool::program("strace", "strace");
 
+/// Reads JSON, for the hooks among the recipes.
+pub const JQ: Tool = Tool::program("jq", "jq");
+
 #[cfg(unix)]
 fn private() -> Vec<Tool> {
-    vec![crate::redis::FAKETIME, STRACE]
+    vec![crate::redis::FAKETIME, STRACE, JQ]
 }
 
 #[cfg(not(unix))]

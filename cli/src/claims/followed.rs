@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use rustix::process::{Pid, getppid, getsid};
+use rustix::process::{Pid, getpid, getppid};
 use serde::{Deserialize, Serialize};
 
 /// Poll interval where the kernel reports no end of another process.
@@ -34,8 +34,10 @@ impl Followed {
         }
         // The parent has ended, and the system's first process has taken its place. In a container
         // the first process may be the shell itself, in the same session.
-        let is_heir = parent.is_init() && getsid(Some(parent)) != getsid(None);
-        if is_heir { None } else { Self::find(parent) }
+        if parent.is_init() && session(parent) != session(getpid()) {
+            return None;
+        }
+        Self::find(parent)
     }
 
     pub(crate) fn pid(self) -> i32 {
@@ -89,6 +91,18 @@ fn birth(pid: Pid) -> Option<u64> {
     use rustix::io::Errno;
     let lives = rustix::process::test_kill_process(pid);
     matches!(lives, Ok(()) | Err(Errno::PERM)).then_some(0)
+}
+
+/// The session of a process.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn session(pid: Pid) -> Option<u64> {
+    const SESSION: usize = 3;
+    crate::supervisor::process_tree::ProcessStat::read(pid)?.number(SESSION)
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn session(_: Pid) -> Option<u64> {
+    None
 }
 
 #[cfg(any(target_os = "linux", target_os = "android"))]

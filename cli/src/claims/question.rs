@@ -124,16 +124,18 @@ fn dial(id: &str) -> Result<UnixStream, Errno> {
     Ok(socket.into())
 }
 
+/// Minimum time limit of a read, which may not be zero.
+const READ_MIN: Duration = Duration::from_millis(1);
+
 /// Returns the answer. `None`: the claim holder has closed the connection instead.
 fn read(mut stream: &UnixStream, deadline: Instant) -> io::Result<Option<Standing>> {
     let mut answer = Vec::new();
     let mut part = [0; 4096];
     loop {
+        // An answer that has come is read also after the deadline: another claim holder may have
+        // used up the time.
         let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(ErrorKind::TimedOut.into());
-        }
-        stream.set_read_timeout(Some(left))?;
+        stream.set_read_timeout(Some(left.max(READ_MIN)))?;
         match stream.read(&mut part) {
             Ok(0) => break,
             Ok(length) => answer.extend(&part[..length]),

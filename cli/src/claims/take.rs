@@ -29,23 +29,27 @@ const LEAVE_MAX: Duration = Duration::from_secs(4);
 /// `on`, the store without password. `tenure renew`, `drop` and `show` find the claim in
 /// TENURE_CLAIM, or with --claim.
 ///
-/// A process in the background, which `ps` shows as claim-holder, holds the locks and renews their
-/// leases. The claim ends with `tenure drop`, and with the process that has started `tenure take`,
-/// which is the shell: also when that is killed. With --ttl, it ends when that time has passed
-/// without a `tenure renew`. A claim is lost if its locks are broken, if the store does not renew
-/// them in time, or if the claim-holder is killed; the next command that uses the claim then exits
-/// with 76. A claim stops no program: commands that must not work without it check with
-/// `tenure renew`, or use `tenure run`.
+/// A process in the background holds the locks and renews their leases; ps(1) shows it as
+/// claim-holder. The claim ends with `tenure drop`, or when the process that started `tenure take`,
+/// usually the shell, exits or is killed. A wrapper such as timeout(1) is such a process and ends
+/// at once: use --while-pid $$ or --ttl there. With --ttl, the claim ends when that time has passed
+/// without a `tenure renew`.
+///
+/// A claim is lost if its locks are broken, if the store does not renew them in time, or if the
+/// claim-holder is killed; the next command that uses the claim then exits with 76. A claim stops
+/// no program: commands that must not work without it check with `tenure renew`, or use `tenure
+/// run`. After a loss the other locks are released when a command has reported it, or after 30
+/// seconds.
 ///
 /// Several keys are all taken or none, in the order of their names, so that two claims cannot wait
-/// for each other. A shell that already has a claim on a key waits for itself.
+/// for each other. A second `take` or `run` of a claimed key from the same shell waits for it.
 ///
 /// A claim on a path excludes claims on the same path, above it and below it. It is exclusive on
 /// the key `path:src/db/a.rs`, and shared on `path:src/db`, `path:src` and `path:.`, which `tenure
 /// line` shows. Paths count from the top of the work tree, which is the nearest directory with
-/// `.git`, so that agents in several work trees of a repository meet. Without one they count from
-/// the current directory. The files need not exist. The locks are those of the store: repositories
-/// with paths of the same name exclude each other unless they use different stores.
+/// `.git`, so agents in different work trees of one repository use the same keys. Elsewhere they
+/// count from the current directory. The files need not exist. The locks are those of the store:
+/// repositories with paths of the same name exclude each other unless they use different stores.
 #[derive(clap::Args)]
 #[allow(clippy::doc_markdown, reason = "it is a page for terminals")]
 #[command(after_long_help = "\
@@ -82,7 +86,7 @@ pub(crate) struct Args {
     while_pid: Option<i32>,
     /// Ends the claim when it was not renewed for this time.
     ///
-    /// The claim then ends with no process.
+    /// The claim then does not depend on any process.
     #[arg(long, value_name = "TIME", value_parser = ttl)]
     ttl: Option<Duration>,
     /// Writes the claim to this file, and prints nothing.

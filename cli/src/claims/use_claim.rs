@@ -12,9 +12,9 @@ use crate::failure::{CLAIM_LOST, Failure, REFUSED, UNREACHABLE, say};
 /// Renews a claim, and reports whether it is held.
 ///
 /// Exits with 0 if the claim is held, and with 76 if it is lost. A claim with --ttl starts its time
-/// again. The store is asked, so that a break is noticed; if it does not answer, the claim is held
-/// until its lease ends, and a message says so. If the claim-holder does not answer, because it is
-/// stopped, tenure exits with 69.
+/// again. `tenure renew` asks the store, so it reports a break. If the store does not answer, the
+/// claim counts as held until its lease ends, and a warning says so. If the claim-holder does not
+/// answer, because it is stopped, tenure exits with 69.
 #[derive(clap::Args)]
 #[allow(clippy::doc_markdown, reason = "it is a page for terminals")]
 #[command(after_help = "Example:\n  tenure renew && ./publish")]
@@ -26,7 +26,7 @@ pub(crate) struct Renew {
 
 /// Ends a claim: releases all of its locks.
 ///
-/// Prints nothing. Exits with 76 if the claim was lost before, also if it was dropped before.
+/// Prints nothing. Exits with 76 if the claim is lost or already dropped.
 #[derive(clap::Args)]
 #[allow(clippy::doc_markdown, reason = "it is a page for terminals")]
 #[command(after_help = "Example:\n  tenure drop --claim claim.json")]

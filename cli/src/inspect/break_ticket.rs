@@ -20,9 +20,11 @@ const ROUNDED_OFF: Duration = Duration::from_secs(1);
 /// Removes a ticket from a line.
 ///
 /// A waiter is out at once. A holder is asked to leave: it ends its work and leaves, at the latest
-/// when its lease in the store ends, and the next waiter is served only after that. So a break
-/// never makes two holders. Without --ticket and --holder the holder is meant; if there are
-/// several, one of the two options is required.
+/// when its lease in the store ends, and the next waiter is served only after that. So a break of
+/// `tenure run`, or of a program that checks its lock, never makes two holders. The locks of a
+/// claim (`tenure take`) are released when a command has reported the loss, or after 30 seconds:
+/// its script may still work. The default is the only holder. If there are several holders, give
+/// --ticket or --holder.
 ///
 /// Without --wait, tenure exits as soon as it has asked the holder; with --wait, when the holder is
 /// out.
@@ -36,7 +38,7 @@ Examples:
 pub(crate) struct Args {
     /// The key of the line.
     key: String,
-    /// The ticket with this id, or with the only id that begins so.
+    /// The ticket with this id. The first 8 digits are enough if they are unique in the line.
     ///
     /// `tenure line` and `tenure ps` show the first eight digits, which are enough unless several
     /// ids have them. The whole id, of 32 digits, also breaks a ticket of a line that cannot be

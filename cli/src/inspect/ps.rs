@@ -17,8 +17,9 @@ use crate::store::Address;
 /// Shows the holders of all keys.
 ///
 /// COMMAND is the program that runs under the lock, with the process id of its `tenure`; a signal
-/// to that process reaches the program. Other programs of the library have no USER, or any text as
-/// COMMAND.
+/// to that process reaches the program. For a claim it is the claim-holder, which `tenure show`
+/// explains; a signal to it ends the claim. Other programs of the library may have no USER and an
+/// arbitrary COMMAND.
 ///
 /// AGE is the time since a holder joined the line, where the store's tokens show it. LEFT is the
 /// remaining time of its lease, where the store keeps leases. WAITING is the number of waiters of

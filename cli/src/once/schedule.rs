@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use jiff::Zoned;
 
-use crate::failure::{Failure, REFUSED};
+use crate::failure::Failure;
 
 /// A cron expression with five fields.
 #[derive(Clone, Debug)]
@@ -26,9 +26,8 @@ impl Cron {
     }
 
     fn last_before(&self, now: &Zoned) -> Result<Zoned, Failure> {
-        self.0.find_previous_occurrence(now, true).map_err(|error| {
-            let sentence = format!("the cron expression never came before now: {error}");
-            Failure::new(REFUSED, sentence)
+        self.0.find_previous_occurrence(now, true).map_err(|_| {
+            Failure::usage("the cron expression has no time before now: is its date possible?")
         })
     }
 }

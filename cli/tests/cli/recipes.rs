@@ -7,12 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::json;
-use tenure_servers::{Tool, have};
+use tenure_servers::{JQ, Tool, have};
 
 use crate::kit::{End, Running, Store, end, write};
-
-/// Reads and writes JSON for the hooks.
-const JQ: Tool = Tool::program("jq", "jq");
 
 /// Logs its name and arguments between `begin` and `end`, and `overlap` beside another one.
 const ALONE: &str = r#"#!/bin/sh

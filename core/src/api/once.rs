@@ -1,5 +1,5 @@
-//! One successful run for each slot of a schedule: the key's mutex, and a text of the slots that
-//! have run.
+//! One successful run for each slot of a schedule: a mutex, and a stored text that lists the slots
+//! that have run.
 
 pub(crate) mod history;
 
@@ -27,8 +27,8 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from
 /// A lock excludes for the length of the work. A schedule needs more: a machine whose clock is late
 /// comes after the work, and must not work again. So the store keeps the slots that have run.
 ///
-/// * **One success for each slot.** A run begins under the mutex of the key. The slot has succeeded
-///   once the store has that in writing, which only the present holder can do.
+/// * **One success for each slot.** A run begins under the mutex of the key. A slot has succeeded
+///   when the success is stored. Only the present holder can store it.
 /// * **A failed or killed run frees its slot**: the next caller runs it again, up to
 ///   [`attempts`](Once::attempts) times.
 /// * **The work may run twice.** If the process dies between the end of its work and the write, the
@@ -87,7 +87,7 @@ enum Slot {
 #[derive(Debug)]
 #[must_use = "a failure of the work is an outcome, too"]
 pub enum OnceOutcome<T, E> {
-    /// The work has succeeded, and the store has that in writing.
+    /// The work has succeeded, and the success is stored.
     Done(T),
     /// The work has failed. The next caller runs the slot again.
     Failed(E),
@@ -142,8 +142,8 @@ pub struct SlotAttempt {
 }
 
 impl Locks {
-    /// One successful run for each slot of this key's schedule. It uses the mutex of the key. A
-    /// store of independent servers cannot do it, and refuses.
+    /// One successful run for each slot of this key's schedule. It uses the mutex of the key.
+    /// A quorum and locks on documents refuse it as [`Unsupported`](crate::ErrorKind::Unsupported).
     pub fn once(&self, key: impl AsRef<str>) -> Once {
         Once {
             claim: Claim::new(self, key),
@@ -177,9 +177,9 @@ impl Once {
         Self { slot: Slot::Every(period), ..self }
     }
 
-    /// How long the store keeps a slot after its last run, 7 days by default. It must be longer
-    /// than the clocks of two machines may differ, and longer than a late caller may be late. The
-    /// slot that ran last is kept until another one runs.
+    /// How long the store keeps a slot after its last run, 7 days by default. It must exceed the
+    /// clock difference between machines, and the delay of the latest caller. The slot that ran
+    /// last is kept until another one runs.
     ///
     /// A key keeps at most [`SLOTS_MAX`](crate::SLOTS_MAX) slots. A schedule
     /// ([`every`](Once::every), [`at`](Once::at)) forgets its oldest slot then. A new
@@ -194,7 +194,8 @@ impl Once {
         Self { attempts_max: max, ..self }
     }
 
-    /// Waits for the lock of the key, and does the work if the slot has not succeeded yet. The work
+    /// Waits for the lock of the key, and does the work if the slot has not succeeded yet and has
+    /// attempts left. The work
     /// gets the fencing [`Token`] and a handle of the lease. It is dropped when the lock is lost:
     /// see [`LeaseHandle::run`].
     ///
@@ -264,8 +265,10 @@ impl Once {
     }
 
     /// The last run of the slot, if the slot does not run again: it has succeeded, or the last of
-    /// its [`attempts`](Once::attempts) has failed. It needs no lock. `None`: a caller that gets
-    /// the lock may run it.
+    /// its [`attempts`](Once::attempts) has failed. It needs no lock.
+    ///
+    /// `None`: the slot may run. Only the holder of the lock knows whether a run that has begun is
+    /// still under way.
     ///
     /// # Errors
     ///

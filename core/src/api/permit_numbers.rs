@@ -34,10 +34,14 @@ impl Permit {
     ///
     /// # Errors
     ///
-    /// [`Lost`](crate::ErrorKind::Lost): the permits are no longer held.
-    /// [`Invalid`](crate::ErrorKind::Invalid): the semaphore has more than
-    /// [`NUMBERED_PERMITS_MAX`](crate::NUMBERED_PERMITS_MAX) permits.
-    /// [`Unsupported`](crate::ErrorKind::Unsupported): the store keeps no values.
+    /// * [`Lost`](crate::ErrorKind::Lost): the permits are no longer held.
+    /// * [`Invalid`](crate::ErrorKind::Invalid): the semaphore has more than
+    ///   [`NUMBERED_PERMITS_MAX`](crate::NUMBERED_PERMITS_MAX) permits.
+    /// * [`Unsupported`](crate::ErrorKind::Unsupported): the store keeps no values.
+    /// * [`Rejected`](crate::ErrorKind::Rejected): the key has slots of [`once`](crate::Once), or a
+    ///   text of another program.
+    /// * [`Unavailable`](crate::ErrorKind::Unavailable): other holders changed the numbers for 30
+    ///   seconds, each time this client wrote.
     pub async fn numbers(&self) -> Result<Vec<u32>> {
         let (share, key) = (self.share(), self.key());
         if share.of() > NUMBERED_PERMITS_MAX {
@@ -53,8 +57,8 @@ impl Permit {
         taken.await
     }
 
-    /// Gives the numbers back before the permits are released. Without it, the next holder that
-    /// asks for numbers removes them.
+    /// Gives the numbers back before the permits are released. If it is not called, the next call
+    /// of [`numbers`](Permit::numbers) frees the numbers of tickets that have left.
     ///
     /// # Errors
     ///

@@ -127,15 +127,15 @@ pub trait Engine: Send + Sync + 'static {
         window: Option<Window>,
     ) -> impl Future<Output = Result<CounterValue>> + Send;
 
-    /// Replaces the value of a key if it is `seen`. Returns the value as it is then. If that is
-    /// `value`, the exchange has happened.
+    /// Replaces the value of a key if it equals `seen`. Returns the value after the operation. It
+    /// equals `value` if the swap was done, by this request or an earlier one.
     ///
     /// A value is a text of at most [`VALUE_BYTES_MAX`], stored beside the line and as durable as a
     /// sequence. A key without a value has the empty text, and the empty text removes the value. A
     /// swap of `""` with `""` reads.
     ///
-    /// A caller never writes the same text twice, but for the empty one. A request that arrives
-    /// late then finds another text than `seen`, and changes nothing.
+    /// Callers do not write the same non-empty text twice. A request that arrives late then finds
+    /// another text than `seen`, and changes nothing.
     fn swap(
         &self,
         key: &Key,

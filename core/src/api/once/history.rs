@@ -88,7 +88,7 @@ pub(crate) struct Beginning<'a> {
     pub(crate) owner: &'a Owner,
     pub(crate) now_ms: u64,
     pub(crate) keep: Duration,
-    /// Whether the oldest slot makes room. A schedule never returns to it.
+    /// Whether a full history drops its oldest slot. True for schedules, which never repeat one.
     pub(crate) is_scheduled: bool,
 }
 
@@ -161,8 +161,8 @@ impl History {
         if self.runs.len() >= SLOTS_MAX {
             if !run.is_scheduled {
                 return Err(Error::rejected(format!(
-                    "{key:?} keeps {SLOTS_MAX} slots already, the most that are possible: keep them for a shorter \
-                     time, or reset those that are done with"
+                    "{key:?} already keeps the maximum of {SLOTS_MAX} slots: keep them for a shorter time, or \
+                     reset some"
                 ))
                 .with_reason(Reason::SlotsFull)
                 .with_key(key));
