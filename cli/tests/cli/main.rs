@@ -4,6 +4,7 @@ mod answers;
 mod bad_input;
 mod claim_losses;
 mod claims;
+mod claims_redis;
 mod etcd;
 mod forgetting;
 mod heirs;
