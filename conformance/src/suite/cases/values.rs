@@ -99,7 +99,7 @@ pub(crate) async fn a_value_comes_back_as_it_was_given(arena: &Arena) {
     let (longest, other) = ("é".repeat(VALUE_BYTES_MAX / 2), "x".repeat(VALUE_BYTES_MAX));
     assert_eq!(swap(&client, "k", &seen, &longest).await, longest);
     assert_eq!(swap(&client, "k", &longest, &other).await, other);
-    assert_eq!(read(&client, "k").await, other);
+    assert_eq!(read(&arena.client().await, "k").await, other, "another client reads it");
 }
 
 pub(crate) async fn locks_sequences_and_values_of_one_name_are_strangers(arena: &Arena) {
