@@ -18,7 +18,7 @@ fn said(words: &[&str]) -> String {
 
 fn holder(store: &Store, key: &str, options: &[&str]) -> Running {
     let before = store.line(key).len();
-    let words = [&["run", key], options, &["--", "sleep", "600"]].concat();
+    let words = [&["run", key], options, &["--", "sleep", "600.125"]].concat();
     let holder = store.start(&words);
     store.line_has(key, before + 1);
     holder
@@ -29,7 +29,7 @@ fn every_holder_is_shown_with_its_user_and_its_command() {
     let store = Store::new();
     let job = store.path("nightly backup.sh");
     symlink(said(&["sh", "-c", "command -v sleep"]), &job).unwrap();
-    let words = ["run", "jobs/1", "--note", "night", "--", job.to_str().unwrap(), "600"];
+    let words = ["run", "jobs/1", "--note", "night", "--", job.to_str().unwrap(), "600.125"];
     let first = store.start(&words);
     store.line_has("jobs/1", 1);
     let _waiters = [holder(&store, "jobs/1", &[]), holder(&store, "jobs/1", &[])];
@@ -91,7 +91,7 @@ fn every_holder_is_shown_with_its_user_and_its_command() {
     assert_eq!(rows.len(), 4, "{table}");
     assert!(rows[1].starts_with(&field(&json, "id")[..8]), "{table}");
     let process = format!("nightly backup.sh[{pid}]  {host}  ");
-    assert!(rows[1].contains(&process) && !table.contains("600"), "{table}");
+    assert!(rows[1].contains(&process) && !table.contains("600.125"), "{table}");
 
     assert_eq!(store.output(&["ps", "oth"]).lines().count(), 3);
     assert_eq!(store.output(&["ps", "none"]), "");
