@@ -177,7 +177,7 @@ pub(crate) fn once(at: &Address, json: bool, args: &Args) -> Result<u8, Failure>
     look_up::check(&args.command[0])?;
     let url = at.url()?;
     let wait = if args.no_wait { Some(Duration::ZERO) } else { args.wait };
-    let claim = Acquisition {
+    let acquisition = Acquisition {
         key: &args.key,
         mode: LockMode::Exclusive,
         ttl: args.ttl,
@@ -185,10 +185,11 @@ pub(crate) fn once(at: &Address, json: bool, args: &Args) -> Result<u8, Failure>
         note: args.note.as_deref(),
         beside: &[],
     };
-    claim.check()?;
+    acquisition.check()?;
     let mut signals = Signals::install()?;
-    let opened = open(at, &url, &claim.budget, &mut signals)?;
-    let outcome = Job { at, args, claim: &claim, url: &url, opened: &opened }.run(&mut signals);
+    let opened = open(at, &url, &acquisition.budget, &mut signals)?;
+    let outcome =
+        Job { at, args, acquisition: &acquisition, url: &url, opened: &opened }.run(&mut signals);
     close(&mut signals, &opened.locks, &outcome);
     outcome
 }
@@ -196,7 +197,7 @@ pub(crate) fn once(at: &Address, json: bool, args: &Args) -> Result<u8, Failure>
 struct Job<'a> {
     at: &'a Address,
     args: &'a Args,
-    claim: &'a Acquisition<'a>,
+    acquisition: &'a Acquisition<'a>,
     url: &'a str,
     opened: &'a OpenedStore,
 }
@@ -204,19 +205,21 @@ struct Job<'a> {
 impl Job<'_> {
     /// Runs the command, unless the slot is over.
     fn run(&self, signals: &mut Signals) -> Result<u8, Failure> {
-        let Self { args, claim, opened, .. } = self;
+        let Self { args, acquisition, opened, .. } = self;
         // A wait must not move the run into the next slot.
         let once = args.once(opened)?.fixed()?;
         let slot = once.slot_name()?;
-        let over = claim.budget.outlast(signals, |signals| self.ask(signals, once.over()))?;
+        let over = acquisition.budget.outlast(signals, |signals| self.ask(signals, once.over()))?;
         if let Some(run) = over {
             return self.is_over(&run);
         }
         if !args.no_wait {
-            nested::refuse(signals, &opened.locks, &args.key, claim.mode.share()?)?;
+            nested::refuse(signals, &opened.locks, &args.key, acquisition.mode.share()?)?;
         }
         let spare = (!args.no_wait).then(spare_keeper).transpose()?;
-        let held = claim.budget.outlast(signals, |signals| claim.acquire(signals, &opened.locks));
+        let held = acquisition
+            .budget
+            .outlast(signals, |signals| acquisition.acquire(signals, &opened.locks));
         let held = held.map_err(|failure| failure.with_busy_code(args.busy_code))?;
         // The limit of the wait is that of the lock, which is held now.
         let started = match signals.until(once.start(&held), |_| None)? {
@@ -236,7 +239,7 @@ impl Job<'_> {
         };
         say_if(args.verbose, || {
             let (key, slot) = (quoted(&args.key), printable(&slot).into_owned());
-            let (waited, token) = (brief(claim.budget.elapsed()), held.number());
+            let (waited, token) = (brief(acquisition.budget.elapsed()), held.number());
             format!("the slot {slot} of {key} runs after {waited}, with token {token}")
         });
         let work = Work {
@@ -328,11 +331,11 @@ impl Job<'_> {
         signals: &mut Signals,
         request: impl Future<Output = tenure::Result<T>>,
     ) -> Result<T, Failure> {
-        if let Some(answer) = self.claim.budget.within(signals, request)? {
+        if let Some(answer) = self.acquisition.budget.within(signals, request)? {
             return Ok(answer?);
         }
         let store = &self.opened.locks.guarantees().store;
-        let waited = brief(self.claim.budget.elapsed());
+        let waited = brief(self.acquisition.budget.elapsed());
         Err(Failure::new(UNREACHABLE, format!("{store} does not answer within {waited}")))
     }
 }

@@ -1,8 +1,9 @@
 //! `tenure keys`: the keys with a holder or a waiter.
 
+use futures_util::{StreamExt as _, stream};
+use tenure::Locks;
 use tenure::blocking::block_on;
-use tenure::inspect::TicketState;
-use tenure::{Key, Locks};
+use tenure::inspect::{LineEntry, TicketState};
 
 use super::json::Object;
 use super::table::{Column, Table};
@@ -22,6 +23,9 @@ pub(crate) struct Args {
     prefix: String,
 }
 
+/// Maximum number of lines that are read at once.
+const READS_MAX: usize = 8;
+
 const COLUMNS: [Column; 3] =
     [Column::Left("KEY"), Column::Right("HOLDING"), Column::Right("WAITING")];
 
@@ -31,42 +35,58 @@ pub(crate) fn keys(at: &Address, json: bool, args: &Args) -> Result<u8, Failure>
         prefix => format!("no key that begins with {} has a holder or a waiter", quoted(prefix)),
     };
     let locks = at.look(|| Failure::nothing(&nothing))?;
-    let mut table = Table::new(&COLUMNS);
-    let (mut any, mut code) = (false, 0);
-    for key in block_on(locks.keys(&args.prefix))? {
-        let (holding, waiting) = match count(&locks, &key) {
-            // Show the other keys as well.
+    let (mut table, mut any) = (Table::new(&COLUMNS), false);
+    let code = each_line(&locks, &args.prefix, |line| {
+        // All tickets may have left since the keys were listed.
+        let Some(LineEntry { key, .. }) = line.first() else { return Ok(()) };
+        any = true;
+        let holding = line.iter().filter(|entry| entry.state == TicketState::Holding).count();
+        let waiting = line.len() - holding;
+        if json {
+            let object = Object::new().text("key", key.as_str());
+            return answer(object.plain("holding", holding).plain("waiting", waiting).line());
+        }
+        table.row([key.to_string(), holding.to_string(), waiting.to_string()]);
+        Ok(())
+    })?;
+    finish(&table, any, json, code, &nothing)
+}
+
+/// Reads the line of each key that begins with `prefix`, in the order of the keys. A line that
+/// cannot be read is reported, and the others are shown. Returns the exit code.
+pub(super) fn each_line(
+    locks: &Locks,
+    prefix: &str,
+    mut show: impl FnMut(Vec<LineEntry>) -> Result<(), Failure>,
+) -> Result<u8, Failure> {
+    let mut code = 0;
+    let keys = block_on(locks.keys(prefix))?;
+    let mut lines = stream::iter(&keys).map(|key| locks.line(key.as_str())).buffered(READS_MAX);
+    while let Some(line) = block_on(lines.next()) {
+        match line.map_err(Failure::from) {
             Err(failure) if failure.code() == REFUSED => {
                 say(failure.sentence());
                 code = REFUSED;
-                continue;
             }
-            counted => counted?,
-        };
-        // All tickets may have left since the keys were listed.
-        if holding + waiting == 0 {
-            continue;
+            line => show(line?)?,
         }
-        any = true;
-        if json {
-            let object = Object::new().text("key", key.as_str());
-            let object = object.plain("holding", holding).plain("waiting", waiting);
-            answer(object.line())?;
-        } else {
-            table.row([key.to_string(), holding.to_string(), waiting.to_string()]);
-        }
-    }
-    let screen = Screen::of_output();
-    if any && !json {
-        answer(table.render(screen))?;
-    } else if screen.is_some() && !any && code == 0 {
-        say(&nothing);
     }
     Ok(code)
 }
 
-fn count(locks: &Locks, key: &Key) -> Result<(usize, usize), Failure> {
-    let line = block_on(locks.line(key.as_str()))?;
-    let holding = line.iter().filter(|entry| entry.state == TicketState::Holding).count();
-    Ok((holding, line.len() - holding))
+/// Prints the table, or that there is nothing to show.
+pub(super) fn finish(
+    table: &Table,
+    any: bool,
+    json: bool,
+    code: u8,
+    nothing: &str,
+) -> Result<u8, Failure> {
+    let screen = Screen::of_output();
+    if any && !json {
+        answer(table.render(screen))?;
+    } else if screen.is_some() && !any && code == 0 {
+        say(nothing);
+    }
+    Ok(code)
 }

@@ -1,17 +1,16 @@
 //! `tenure ps`: the holders of all keys.
 
-use futures_util::{StreamExt as _, stream};
-use tenure::blocking::block_on;
 use tenure::inspect::{LineEntry, TicketState};
 use tenure_kit::duration::brief;
 
 use super::json::Object;
+use super::keys::{each_line, finish};
 use super::line::{age, millis};
 use super::short_id::short;
 use super::table::{Column, Table};
-use crate::failure::{Failure, REFUSED, answer, say};
+use crate::failure::{Failure, answer};
 use crate::owner::OwnerParts;
-use crate::screen::{Screen, quoted};
+use crate::screen::quoted;
 use crate::store::Address;
 
 /// Shows the holders of all keys.
@@ -53,29 +52,14 @@ const COLUMNS: [Column; 9] = [
     Column::Left("LEAVING"),
 ];
 
-/// Maximum number of lines that are read at once.
-const READS_MAX: usize = 8;
-
 pub(crate) fn ps(at: &Address, json: bool, args: &Args) -> Result<u8, Failure> {
     let nothing = match args.prefix.as_str() {
         "" => "no key has a holder".to_owned(),
         prefix => format!("no key that begins with {} has a holder", quoted(prefix)),
     };
     let locks = at.look(|| Failure::nothing(&nothing))?;
-    let mut table = Table::new(&COLUMNS);
-    let (mut any, mut code) = (false, 0);
-    let keys = block_on(locks.keys(&args.prefix))?;
-    let mut lines = stream::iter(&keys).map(|key| locks.line(key.as_str())).buffered(READS_MAX);
-    while let Some(line) = block_on(lines.next()) {
-        let line = match line.map_err(Failure::from) {
-            // Show the other keys as well.
-            Err(failure) if failure.code() == REFUSED => {
-                say(failure.sentence());
-                code = REFUSED;
-                continue;
-            }
-            line => line?,
-        };
+    let (mut table, mut any) = (Table::new(&COLUMNS), false);
+    let code = each_line(&locks, &args.prefix, |line| {
         let of = |state| line.iter().filter(move |entry| entry.state == state);
         let waiting = of(TicketState::Waiting).count();
         for holder in of(TicketState::Holding) {
@@ -87,14 +71,9 @@ pub(crate) fn ps(at: &Address, json: bool, args: &Args) -> Result<u8, Failure> {
                 table.row(row(holder, parts, waiting));
             }
         }
-    }
-    let screen = Screen::of_output();
-    if any && !json {
-        answer(table.render(screen))?;
-    } else if screen.is_some() && !any && code == 0 {
-        say(&nothing);
-    }
-    Ok(code)
+        Ok(())
+    })?;
+    finish(&table, any, json, code, &nothing)
 }
 
 fn object(holder: &LineEntry, parts: Option<&OwnerParts>, waiting: usize) -> String {

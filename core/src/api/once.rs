@@ -1,26 +1,25 @@
 //! One successful run for each slot of a schedule: a mutex, and a stored text that lists the slots
 //! that have run.
 
+pub(crate) mod attempt;
 pub(crate) mod history;
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use self::history::{Beginning, History, SlotRun, SlotState, checked_slot, time};
-use crate::api::claim::{Claim, lease_options};
+use self::attempt::SlotAttempt;
+use self::history::{Beginning, History, SlotRun, SlotState, checked_slot, millis};
+use crate::api::claim::{Claim, busy_while_waiting, lease_options};
 use crate::api::permit_numbers;
 use crate::lease::span::shown;
 use crate::toolbox::rfc3339::rfc3339_seconds;
 use crate::{
-    Backoff, Engine as _, Error, LeaseHandle, Locks, Loss, Mutex, MutexGuard, Reason, Result,
-    TTL_MAX, Token,
+    Engine as _, Error, LeaseHandle, Locks, Loss, Mutex, MutexGuard, Reason, Result, TTL_MAX, Token,
 };
 
 /// How long a slot is kept if the caller does not say it.
 const KEEP_DEFAULT: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// Maximum number of writes of one change, if other clients or an outage prevent it.
 const WRITES_MAX: u32 = 10;
-/// First pause after a write that was not answered, and longest pause.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(2));
 
 /// A job that succeeds once for each slot of its schedule. Made by [`Locks::once`].
 ///
@@ -117,30 +116,6 @@ pub enum SlotStart {
     Over(SlotRun),
 }
 
-/// A run of a slot that has begun. If it is dropped, the slot counts as begun, and the next caller
-/// runs it again.
-///
-/// ```
-/// use tenure::{SlotStart, SlotState};
-///
-/// # tenure::blocking::block_on(async {
-/// let locks = tenure::connect("memory:").await?;
-/// let (nightly, guard) = (locks.once("nightly").slot("1"), locks.mutex("nightly").lock().await?);
-/// let SlotStart::Begun(attempt) = nightly.start(&guard.handle()).await? else { unreachable!() };
-/// attempt.failed().await?;
-/// assert_eq!(nightly.slots().await?[0].state, SlotState::Failed);
-/// # Ok::<(), tenure::Error>(()) }).unwrap();
-/// ```
-#[derive(Debug)]
-#[must_use = "a run that has begun must be reported as succeeded or failed"]
-pub struct SlotAttempt {
-    once: Once,
-    lease: LeaseHandle,
-    run: SlotRun,
-    /// The text that this run wrote when it began.
-    text: String,
-}
-
 impl Locks {
     /// One successful run for each slot of this key's schedule. It uses the mutex of the key.
     /// A quorum and locks on documents refuse it as [`Unsupported`](crate::ErrorKind::Unsupported).
@@ -195,9 +170,8 @@ impl Once {
     }
 
     /// Waits for the lock of the key, and does the work if the slot has not succeeded yet and has
-    /// attempts left. The work
-    /// gets the fencing [`Token`] and a handle of the lease. It is dropped when the lock is lost:
-    /// see [`LeaseHandle::run`].
+    /// attempts left. The work gets the fencing [`Token`] and a handle of the lease. It is dropped
+    /// when the lock is lost: see [`LeaseHandle::run`].
     ///
     /// # Errors
     ///
@@ -222,12 +196,8 @@ impl Once {
     {
         let once = self.fixed();
         async move {
-            let once = once?;
-            if let Some(run) = once.over().await? {
-                return Ok(OnceOutcome::Over(run));
-            }
-            let guard = once.mutex().lock().await?;
-            once.run_in(guard, work).await
+            let outcome = once?.run_within(None, work).await?;
+            outcome.ok_or_else(busy_while_waiting)
         }
     }
 
@@ -247,21 +217,7 @@ impl Once {
         Work: Future<Output = Result<T, E>>,
     {
         let once = self.fixed();
-        async move {
-            let once = once?;
-            if let Some(run) = once.over().await? {
-                return Ok(Some(OnceOutcome::Over(run)));
-            }
-            let locked = if time.is_zero() {
-                once.mutex().try_lock().await?
-            } else {
-                once.mutex().try_lock_for(time).await?
-            };
-            match locked {
-                Some(guard) => once.run_in(guard, work).await.map(Some),
-                None => Ok(None),
-            }
-        }
+        async move { once?.run_within(Some(time), work).await }
     }
 
     /// The last run of the slot, if the slot does not run again: it has succeeded, or the last of
@@ -389,13 +345,12 @@ impl Once {
         if self.attempts_max == 0 {
             return Err(Error::invalid("a slot needs at least one attempt"));
         }
-        let seconds = |at: SystemTime| at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         match &self.slot {
             Slot::Unnamed => Err(Error::invalid(
                 "no slot was named: name it with `slot`, or set a schedule with `every` or `at`",
             )),
             Slot::Named(name) => checked_slot(name.clone()),
-            Slot::At(scheduled) => Ok(rfc3339_seconds(seconds(*scheduled))),
+            Slot::At(scheduled) => Ok(rfc3339_seconds(millis(*scheduled) / 1000)),
             Slot::Every(period) if period.as_secs() == 0 || period.subsec_nanos() > 0 => {
                 Err(Error::invalid(format!(
                     "a schedule of every {} is not possible: use whole seconds, at least one",
@@ -429,6 +384,30 @@ impl Once {
         now - now % period.as_secs().max(1)
     }
 
+    /// Waits for the lock for at most `time`, or without a limit, and runs the slot.
+    async fn run_within<F, Work, T, E>(
+        &self,
+        time: Option<Duration>,
+        work: F,
+    ) -> Result<Option<OnceOutcome<T, E>>>
+    where
+        F: FnOnce(Token, LeaseHandle) -> Work,
+        Work: Future<Output = Result<T, E>>,
+    {
+        if let Some(run) = self.over().await? {
+            return Ok(Some(OnceOutcome::Over(run)));
+        }
+        let mutex = Mutex::of(self.claim.clone());
+        let locked = match time {
+            None => Some(mutex.lock().await?),
+            Some(time) => mutex.try_lock_for(time).await?,
+        };
+        match locked {
+            Some(guard) => self.run_in(guard, work).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
     async fn run_in<F, Work, T, E>(&self, guard: MutexGuard, work: F) -> Result<OnceOutcome<T, E>>
     where
         F: FnOnce(Token, LeaseHandle) -> Work,
@@ -457,10 +436,6 @@ impl Once {
             tracing::debug!(%error, "the lock of a slot was not released at once");
         }
         Ok(outcome)
-    }
-
-    fn mutex(&self) -> Mutex {
-        Mutex::of(self.claim.clone())
     }
 
     /// The run of the slot, if the slot does not run again.
@@ -492,76 +467,5 @@ impl Once {
             "other clients changed the slots of {key} each time this client wrote: try again"
         ))
         .with_reason(Reason::Contended)
-    }
-}
-
-impl SlotAttempt {
-    /// The name of the slot.
-    pub fn slot(&self) -> &str {
-        &self.run.slot
-    }
-
-    /// Number of runs of this slot that have begun, with this one.
-    pub fn attempts(&self) -> u32 {
-        self.run.attempts
-    }
-
-    /// Writes that the work has succeeded. Call it before the lock is released.
-    ///
-    /// # Errors
-    ///
-    /// In both cases the slot may run again:
-    ///
-    /// * [`Lost`](crate::ErrorKind::Lost): the lock was lost, and the success does not count.
-    /// * [`Unavailable`](crate::ErrorKind::Unavailable): the store has not confirmed it.
-    pub async fn succeeded(self) -> Result<()> {
-        self.end(SlotState::Succeeded).await
-    }
-
-    /// Writes that the work has failed.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`succeeded`](SlotAttempt::succeeded).
-    pub async fn failed(self) -> Result<()> {
-        self.end(SlotState::Failed).await
-    }
-
-    async fn end(self, state: SlotState) -> Result<()> {
-        let Self { once, lease, mut run, text: mut seen } = self;
-        let key = once.claim.key()?;
-        let runtime = once.claim.locks.client.runtime.clone();
-        let mut backoff = Backoff::new(PAUSES.0, PAUSES.1);
-        let mut history = History::parse(key, &seen)?;
-        let mut unanswered = None;
-        for _ in 0..WRITES_MAX {
-            let now_ms = once.now_ms();
-            (run.state, run.at) = (state, time(now_ms));
-            run.kept_until = run.at.checked_add(once.keep).unwrap_or(run.kept_until);
-            history.end(run.clone());
-            let text = history.to_text();
-            lease.check()?;
-            match once.swap(&seen, &text).await {
-                Ok(stored) if stored == text => return Ok(()),
-                // An operator has reset a slot, or a later holder has begun a run.
-                Ok(stored) => seen = stored,
-                Err(error) if error.is_retryable() => {
-                    unanswered = Some(error);
-                    runtime.sleep(backoff.next(runtime.random())).await;
-                    lease.check()?;
-                    seen = match once.swap("", "").await {
-                        Ok(stored) => stored,
-                        Err(_) => continue,
-                    };
-                }
-                Err(error) => return Err(error),
-            }
-            // Even if this run is in the text, its write was not confirmed: it is written anew.
-            history = History::parse(key, &seen)?;
-            if history.token > run.token.get() {
-                return Err(Error::lost(Loss::Overtaken));
-            }
-        }
-        Err(unanswered.unwrap_or_else(|| once.contended()))
     }
 }
