@@ -56,12 +56,16 @@ pub(super) async fn operator(ensemble: &Ensemble) -> Client {
     Client::connect(servers).await.expect("an operator connects")
 }
 
-/// Returns the paths of all tickets.
+/// Returns the paths of all tickets. A server deletes an empty line in its own time, also while this
+/// lists the lines.
 pub(super) async fn tickets(operator: &Client) -> Vec<String> {
     let mut paths = Vec::new();
     for line in operator.list_children(LINES).await.unwrap() {
         let path = format!("{LINES}/{line}");
-        let children = operator.list_children(&path).await.unwrap();
+        let children = match operator.list_children(&path).await {
+            Err(zookeeper_client::Error::NoNode) => continue,
+            children => children.unwrap(),
+        };
         let mut tickets: Vec<_> = children.iter().filter(|name| name.contains('-')).collect();
         tickets.sort_by_key(|name| name.rsplit('-').next().unwrap().to_owned());
         paths.extend(tickets.into_iter().map(|name| format!("{path}/{name}")));
