@@ -28,10 +28,11 @@ pub struct LineRecord {
 }
 
 impl LineRecord {
-    /// Whether a [sweep](RecordStore::sweep) may delete the record.
-    pub fn is_orphan(&self, idle: Duration, now_us: u64) -> bool {
+    /// Whether a [sweep](RecordStore::sweep) may delete the record. `floor` is that of
+    /// [`FoundRecord::floor`].
+    pub fn is_orphan(&self, idle: Duration, now_us: u64, floor: u64) -> bool {
         let is_idle = self.at_us.saturating_add(micros(idle)) <= now_us;
-        is_idle && self.ends_us <= now_us && self.last < now_us
+        is_idle && self.ends_us <= now_us && self.last < floor
     }
 }
 
@@ -40,8 +41,11 @@ impl LineRecord {
 pub struct FoundRecord {
     /// The record, if the store has one for this key.
     pub record: Option<LineRecord>,
-    /// The store's clock. A step reads it after it has locked the record.
+    /// The store's clock.
     pub now_us: u64,
+    /// The smallest number of a new ticket: the clock, or more if the store adds to it after a
+    /// fail-over.
+    pub floor: u64,
     /// No further ticket is served before this time. 0, except after the store came back with older
     /// data: a lease that it has forgotten may last for the longest ttl.
     pub serve_from_us: u64,
@@ -52,12 +56,17 @@ pub struct FoundRecord {
 pub struct RecordChange {
     /// The record in the place of the former one.
     pub record: LineRecord,
+    /// Whether the record serves a ticket that the former one did not.
+    pub serves: bool,
+    /// The first moment of the store's clock at which a step would decide otherwise, because a
+    /// ticket expires or further tickets may be served.
+    pub until_us: u64,
     /// Notices to other clients. They are hints: a lost one delays, and breaks nothing.
     pub notices: Vec<RecordNotice>,
 }
 
 /// Decides a step. `None`: nothing is written. The closure has no effects outside of the crate, so
-/// a store whose transaction failed may call it again in the next one. The last call counts.
+/// a store whose write failed may call it again with the record as it is then. The last call counts.
 pub type Decide<'a> = dyn FnMut(&FoundRecord) -> Option<RecordChange> + Send + 'a;
 
 /// A join of a line without tickets.
@@ -86,11 +95,13 @@ impl FreeJoin {
 
 /// A client of a store with a record, a clock and an atomic step.
 ///
-/// 1. **Step.** The record that [`step`](Self::step) shows is the latest one. No other client
-///    writes it until this step has written or ended, also if there is no record yet. Steps on
-///    different keys do not exclude each other.
-/// 2. **Clock.** [`FoundRecord::now_us`] is the clock of the store, read after the record was
-///    locked. The clocks of clients decide nothing.
+/// 1. **Step.** A [`step`](Self::step) writes only over the record that it has shown, also if there
+///    was no record. Either no other client writes it in the meantime, because the step locks it, or
+///    the write compares it and the step decides again. Steps on different keys do not exclude each
+///    other.
+/// 2. **Clock.** [`FoundRecord::now_us`] is the clock of the store. It is read after the record was
+///    locked; or the write locks the record, reads the clock, and is refused from
+///    [`RecordChange::until_us`] on. The clocks of clients decide nothing.
 /// 3. **Durability.** A change counts when the store has acknowledged it, and then it survives what
 ///    the [`guarantees`](Self::guarantees) say.
 /// 4. **Unknown outcomes.** [`Unavailable`](tenure_core::ErrorKind::Unavailable) means that the
@@ -108,8 +119,8 @@ pub trait RecordStore: Send + Sync + 'static {
     /// The properties of this store. `push` is whether [`listen`](Self::listen) delivers notices.
     fn guarantees(&self) -> Guarantees;
 
-    /// One atomic step on the record of a key: locks it, reads the clock, calls `decide`, and
-    /// writes the record. Sends the notices when the change is durable.
+    /// One atomic step on the record of a key: reads it and the clock, calls `decide`, and writes
+    /// the record. Sends the notices when the change is durable.
     fn step(&self, key: &Key, decide: &mut Decide<'_>) -> impl Future<Output = Result<()>> + Send;
 
     /// Reads the record of a key without a lock, from the store's authoritative state. The clock is
@@ -117,7 +128,7 @@ pub trait RecordStore: Send + Sync + 'static {
     fn read(&self, key: &Key) -> impl Future<Output = Result<FoundRecord>> + Send;
 
     /// Joins a line without tickets in one trip. Returns the ticket's number, which is
-    /// `max(last + 1, clock)`. The record is [`FreeJoin::record`] then, with this number and the
+    /// `max(last + 1, floor)`, with the [floor](FoundRecord::floor). The record is [`FreeJoin::record`] then, with this number and the
     /// clock, which is read after the record is locked.
     ///
     /// `None`: nothing was changed, and the crate makes a step. That is right if the record has
@@ -163,7 +174,7 @@ pub trait RecordStore: Send + Sync + 'static {
     ) -> impl Future<Output = Result<String>> + Send;
 
     /// Deletes [orphans](LineRecord::is_orphan): records that were written at least `idle` ago,
-    /// whose tickets have all expired, and whose `last` is below the clock, so that later numbers
+    /// whose tickets have all expired, and whose `last` is below the floor, so that later numbers
     /// are larger without them. Deletes windowed counts that are over, and never a sequence
     /// or a value. One
     /// call may delete a part of them.

@@ -48,6 +48,9 @@ pub(crate) struct StepResult {
 pub(crate) struct OpenLine {
     line: Line<Option<Inbox>>,
     now_us: u64,
+    floor: u64,
+    /// When the next ticket expires that has not, or further tickets may be served.
+    until_us: u64,
     last: u64,
     /// The largest number of a ticket that was served when the record was written.
     served_to: u64,
@@ -106,9 +109,14 @@ impl OpenLine {
             }
         }
         let left = found.serve_from_us.saturating_sub(found.now_us);
+        let ends = line.slots().filter_map(|slot| slot.ends);
+        let changes = ends.chain([found.serve_from_us]).filter(|at_us| *at_us > found.now_us);
+        let until_us = changes.min().unwrap_or(u64::MAX);
         Ok(Self {
             line,
             now_us: found.now_us,
+            floor: found.floor,
+            until_us,
             last: record.last,
             served_to: tickets.served_to,
             closed_for: (left > 0).then(|| Duration::from_micros(left)),
@@ -179,7 +187,7 @@ impl OpenLine {
         let mut joining = ticket.clone();
         if is_new {
             // The line knows the numbers of its own tickets, and the record's `last` may be larger.
-            joining.floor = ticket.floor.max(self.last + 1);
+            joining.floor = ticket.floor.max(self.last + 1).max(self.floor);
         }
         let place = self.act(|line, now_us, observer| {
             line.join(&joining, inbox, mode, Expiry::ByTtl, now_us, observer)
@@ -228,6 +236,7 @@ impl OpenLine {
             }));
             served_to = served.last().map_or(0, |slot| slot.number);
         }
+        let serves = served_to > self.served_to;
         if !self.is_changed && self.notices.is_empty() {
             return None;
         }
@@ -238,7 +247,8 @@ impl OpenLine {
         let ends_us = self.line.slots().filter_map(|slot| slot.ends).max().unwrap_or(0);
         let tickets = format::write(Base { at_us, last }, served_to, self.line.slots());
         let record = LineRecord { at_us, last, holder, ends_us, tickets };
-        Some(RecordChange { record, notices: self.notices })
+        let Self { until_us, notices, .. } = self;
+        Some(RecordChange { record, serves, until_us, notices })
     }
 }
 

@@ -46,7 +46,8 @@ impl ToyRecords {
 
 impl RecordTables {
     fn find(&self, key: &Key, now_us: u64) -> FoundRecord {
-        FoundRecord { record: self.lines.get(key).cloned(), now_us, serve_from_us: 0 }
+        let record = self.lines.get(key).cloned();
+        FoundRecord { record, now_us, floor: now_us, serve_from_us: 0 }
     }
 
     fn send(&mut self, notice: RecordNotice) {
@@ -114,7 +115,7 @@ impl RecordStore for ToyRecords {
 
     async fn sweep(&self, idle: Duration) -> Result<()> {
         self.transaction(|tables, now_us| {
-            tables.lines.retain(|_, record| !record.is_orphan(idle, now_us));
+            tables.lines.retain(|_, record| !record.is_orphan(idle, now_us, now_us));
         });
         Ok(())
     }

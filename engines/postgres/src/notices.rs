@@ -1,0 +1,147 @@
+//! Notices between clients, by `LISTEN` and `NOTIFY`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_core::{Error, Result};
+use tenure_kit::Link;
+use tenure_record::{Inbox, NOTICES_MAX, RecordNotice};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_postgres::Notification;
+
+use crate::connection::{OpenConnection, open_primary};
+use crate::primary::{Parameter, Primary, Refusal, query};
+use crate::settings::{Host, Settings};
+use crate::sql::NOTIFY;
+use crate::trouble;
+
+/// Pause between two notices of a client to itself, which show that notices arrive.
+const ECHO_EVERY: Duration = Duration::from_secs(10);
+/// The payload of a notice to itself.
+const ECHO: &str = "echo";
+
+/// Notices as channels and payloads.
+pub(crate) struct NoticeTexts {
+    channels: Vec<String>,
+    payloads: Vec<String>,
+}
+
+pub(crate) fn texts(notices: &[RecordNotice]) -> NoticeTexts {
+    NoticeTexts {
+        channels: notices.iter().map(|notice| channel(notice.inbox)).collect(),
+        payloads: notices.iter().map(ToString::to_string).collect(),
+    }
+}
+
+/// Sends notices in a transaction of their own.
+pub(crate) async fn send(link: &Link<Primary>, texts: NoticeTexts) -> Result<(), Refusal> {
+    let NoticeTexts { channels, payloads } = texts;
+    query(link, NOTIFY, &[Parameter::Texts(channels), Parameter::Texts(payloads)]).await.map(drop)
+}
+
+fn channel(inbox: Inbox) -> String {
+    format!("tenure_{inbox}")
+}
+
+/// Listens over a connection of its own. Returns once a notice to itself has arrived.
+pub(crate) async fn listen(
+    link: &Arc<Link<Primary>>,
+    inbox: Inbox,
+) -> Result<mpsc::Receiver<RecordNotice>> {
+    let settings = listening(&link.server().settings);
+    let (connection, mut notifications) = open_primary(&settings, || {}).await?;
+    let statement = format!("LISTEN \"{}\"", channel(inbox));
+    let listens = timeout(settings.timeout, connection.client.batch_execute(&statement)).await;
+    let listens = listens.map_err(|_| trouble::no_answer(&settings))?;
+    listens.map_err(|error| trouble::error(&settings, &error))?;
+    let (sender, receiver) = mpsc::channel(NOTICES_MAX);
+    echo(link, inbox).await?;
+    let arrived = timeout(settings.timeout, notifications.recv()).await;
+    if !arrived.is_ok_and(|arrived| arrived.is_some()) {
+        return Err(Error::unavailable(format!(
+            "{} accepts LISTEN and does not deliver notifications: is it a pooler?",
+            settings.name()
+        )));
+    }
+    let ear = Ear { link: link.clone(), inbox, connection, notifications, sender };
+    tokio::spawn(ear.run());
+    Ok(receiver)
+}
+
+/// The settings of the connection that listens.
+fn listening(settings: &Settings) -> Settings {
+    let mut listening = settings.clone();
+    if let Some(host) = &settings.notify_host {
+        listening.hosts = vec![Host::Tcp(host.clone())];
+    }
+    listening
+}
+
+async fn echo(link: &Link<Primary>, inbox: Inbox) -> Result<()> {
+    let texts = NoticeTexts { channels: vec![channel(inbox)], payloads: vec![ECHO.to_owned()] };
+    match send(link, texts).await {
+        Ok(()) => Ok(()),
+        Err(Refusal::Failed(error) | Refusal::Missing(error)) => Err(error),
+        Err(_) => Err(trouble::no_answer(&link.server().settings)),
+    }
+}
+
+/// The connection that listens, and its reader.
+struct Ear {
+    link: Arc<Link<Primary>>,
+    inbox: Inbox,
+    /// Open while it lives.
+    connection: OpenConnection,
+    notifications: mpsc::Receiver<Notification>,
+    sender: mpsc::Sender<RecordNotice>,
+}
+
+impl Ear {
+    /// Delivers notices until the reader is gone, the connection ends, or a notice to itself does
+    /// not arrive.
+    async fn run(mut self) {
+        let mut heard = Instant::now();
+        let mut next_echo = heard + ECHO_EVERY;
+        let patience = self.link.server().settings.timeout;
+        while !self.connection.client.is_closed() {
+            tokio::select! {
+                notification = self.notifications.recv() => {
+                    let Some(notification) = notification else { return };
+                    heard = Instant::now();
+                    if !self.deliver(notification.payload()) {
+                        return;
+                    }
+                }
+                () = self.sender.closed() => return,
+                () = sleep_until(next_echo) => {
+                    if heard + ECHO_EVERY + patience < Instant::now() {
+                        tracing::debug!("no notice to itself has arrived: waiters poll");
+                        return;
+                    }
+                    if echo(&self.link, self.inbox).await.is_err() {
+                        return;
+                    }
+                    next_echo = Instant::now() + patience.min(ECHO_EVERY);
+                    if heard.elapsed() < ECHO_EVERY {
+                        next_echo = heard + ECHO_EVERY;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Returns whether to go on. The channel ends if it is full: the crate reads its lines then.
+    fn deliver(&self, payload: &str) -> bool {
+        if payload == ECHO {
+            return true;
+        }
+        match payload.parse() {
+            Ok(notice) => self.sender.try_send(notice).is_ok(),
+            Err(error) => {
+                tracing::debug!(%error, "a notice is ignored");
+                true
+            }
+        }
+    }
+}

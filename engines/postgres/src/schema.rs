@@ -1,0 +1,65 @@
+//! The tables, which the first client makes.
+
+use tenure_core::{Error, Reason, Result};
+use tenure_kit::Link;
+use tokio::time::sleep;
+
+use crate::primary::{Primary, Refusal, query};
+use crate::settings::Settings;
+use crate::sql::Statements;
+use crate::trouble;
+
+/// The format of the tables and of the tickets in them.
+const FORMAT: i32 = 1;
+/// Tries to make the tables, while other clients make them at the same time.
+const TRIES_MAX: u32 = 10;
+
+/// Returns the SQL that makes the tables of these settings: what a client executes if they are
+/// missing. An administrator can execute it, so that clients need no right to create tables.
+pub(crate) fn sql(settings: &Settings) -> String {
+    Statements::new(&settings.quoted_schema()).schema
+}
+
+/// Makes the tables if they are missing, and refuses those of a newer version.
+pub(crate) async fn make(link: &Link<Primary>, statements: &Statements) -> Result<()> {
+    let settings = &link.server().settings;
+    for tried in 1.. {
+        match format(link, statements).await {
+            Ok(Some(FORMAT)) => return Ok(()),
+            Ok(Some(format)) => {
+                return Err(Error::rejected(format!(
+                    "the tables of the schema {:?} have format {format}, and this program knows format {FORMAT}: update this program",
+                    settings.schema
+                ))
+                .with_reason(Reason::ForeignData));
+            }
+            Ok(None) => {}
+            Err(error) => return Err(error),
+        }
+        let connection = link.connection().await?;
+        let made = connection.client.batch_execute(&statements.schema).await;
+        match made {
+            Ok(()) => {}
+            // Another client makes them: the statements fail on one that exists meanwhile.
+            Err(error) if trouble::is_made_twice(&error) && tried < TRIES_MAX => {
+                sleep(tenure_core::jitter(settings.timeout / 10, u64::from(tried))).await;
+            }
+            Err(error) => return Err(trouble::not_made(settings, &error)),
+        }
+    }
+    Err(trouble::no_meta(settings))
+}
+
+/// The format of the tables. `None`: there are none.
+async fn format(link: &Link<Primary>, statements: &Statements) -> Result<Option<i32>> {
+    let settings = &link.server().settings;
+    match query(link, &statements.format, &[]).await {
+        Ok(rows) => match rows.first() {
+            Some(row) => Ok(Some(row.get("format"))),
+            None => Err(trouble::no_meta(settings)),
+        },
+        Err(Refusal::Missing(_)) => Ok(None),
+        Err(Refusal::Conflict(_)) => Err(trouble::no_answer(settings)),
+        Err(Refusal::Failed(error)) => Err(error),
+    }
+}

@@ -1,0 +1,37 @@
+CREATE SCHEMA IF NOT EXISTS {schema};
+CREATE TABLE IF NOT EXISTS {schema}.meta (
+    only boolean PRIMARY KEY DEFAULT true CHECK (only),
+    format int NOT NULL,
+    timeline int NOT NULL,
+    longest_us bigint NOT NULL,
+    longest_before_us bigint NOT NULL,
+    rotated_us bigint NOT NULL,
+    serve_from_us bigint NOT NULL
+) WITH (fillfactor = 50);
+CREATE TABLE IF NOT EXISTS {schema}.line (
+    key bytea PRIMARY KEY,
+    version bigint NOT NULL,
+    at_us bigint NOT NULL,
+    last bigint NOT NULL,
+    holder bigint NOT NULL,
+    ends_us bigint NOT NULL,
+    tickets bytea NOT NULL
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+CREATE TABLE IF NOT EXISTS {schema}.sequence (
+    key bytea PRIMARY KEY,
+    value bigint NOT NULL
+) WITH (fillfactor = 50);
+CREATE TABLE IF NOT EXISTS {schema}.count (
+    key bytea PRIMARY KEY,
+    value bigint NOT NULL,
+    ends_us bigint NOT NULL,
+    per_us bigint NOT NULL
+) WITH (fillfactor = 50);
+CREATE TABLE IF NOT EXISTS {schema}.value (
+    key bytea PRIMARY KEY,
+    value bytea NOT NULL
+) WITH (fillfactor = 50);
+INSERT INTO {schema}.meta
+    (format, timeline, longest_us, longest_before_us, rotated_us, serve_from_us)
+VALUES (1, {timeline}, 60000000, 60000000, {clock}, 0)
+ON CONFLICT DO NOTHING;

@@ -1,0 +1,191 @@
+//! Errors in the words of this project: what to do now, and no passwords.
+
+use std::error::Error as _;
+use std::io;
+
+use tenure_core::{Error, Key, Reason};
+use tenure_kit::secret::redact;
+use tenure_kit::tls;
+use tokio_postgres::error::SqlState;
+
+use crate::settings::{Host, Settings};
+
+/// Maximum letters of a server's message in an error.
+const WORDS_MAX: usize = 160;
+
+/// What follows from the error of a statement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// Another transaction has the row.
+    Locked,
+    /// The transaction was rolled back, because another one was in its way.
+    RolledBack,
+    /// The connection is of no more use.
+    Ended,
+    /// A table is not there.
+    Missing,
+    /// Any other.
+    Failed,
+}
+
+pub(crate) fn outcome(error: &tokio_postgres::Error) -> Outcome {
+    let Some(code) = error.code() else { return Outcome::Ended };
+    match code.code() {
+        "55P03" => Outcome::Locked,
+        "40001" | "40P01" => Outcome::RolledBack,
+        "42P01" | "3F000" => Outcome::Missing,
+        // `admin_shutdown`, `crash_shutdown`, `cannot_connect_now`, `idle_session_timeout`, and
+        // the whole class of connection exceptions. `read_only_sql_transaction`: the primary has
+        // become a standby behind this address.
+        "57P01" | "57P02" | "57P03" | "57P05" | "25006" => Outcome::Ended,
+        other if other.starts_with("08") => Outcome::Ended,
+        _ => Outcome::Failed,
+    }
+}
+
+/// Returns the error of a statement.
+pub(crate) fn error(settings: &Settings, error: &tokio_postgres::Error) -> Error {
+    let name = settings.name();
+    let said = said(settings, error);
+    let Some(code) = error.code() else {
+        return Error::unavailable(format!("the connection to {name} failed{said}"));
+    };
+    let schema = &settings.schema;
+    match code {
+        &SqlState::INSUFFICIENT_PRIVILEGE => Error::rejected(format!(
+            "{name} does not let this user do what a lock needs{said}: see the engine's README for the rights"
+        )),
+        &SqlState::UNDEFINED_TABLE
+        | &SqlState::UNDEFINED_COLUMN
+        | &SqlState::INVALID_SCHEMA_NAME => Error::rejected(format!(
+            "the tables of the locks are not in the schema {schema:?} of {name}{said}: connect again to make them"
+        )),
+        &SqlState::DISK_FULL => Error::rejected(format!("the disk of {name} is full{said}")),
+        _ => match code.code().get(..2) {
+            // Connection exceptions, transactions that were rolled back, too few resources, and
+            // interventions of the operator.
+            Some("08" | "25" | "40" | "53" | "55" | "57") => {
+                Error::unavailable(format!("{name} did not carry out a statement{said}"))
+            }
+            _ => Error::rejected(format!("{name} refused a statement{said}")),
+        },
+    }
+}
+
+/// Returns the error of a login.
+pub(crate) fn at_the_door(
+    settings: &Settings,
+    host: &Host,
+    error: &tokio_postgres::Error,
+) -> Error {
+    let said = said(settings, error);
+    let Some(code) = error.code() else {
+        let text = error.to_string();
+        if text.contains("password missing") || said.contains("password missing") {
+            return Error::rejected(format!(
+                "{host} wants a password: write USER:PASSWORD@ before the first host"
+            ))
+            .with_reason(Reason::LoginRequired);
+        }
+        return Error::unavailable(format!(
+            "{host} did not open a connection{said}: is it PostgreSQL's port?"
+        ));
+    };
+    match code.code() {
+        "28000" | "28P01" => Error::rejected(format!(
+            "{host} does not let this user in{said}: correct user, password, database or `sslmode` in the URL, where `%` is written `%25`"
+        ))
+        .with_reason(Reason::LoginRequired),
+        "3D000" => Error::rejected(format!("{host} does not have this database{said}")),
+        "53300" => Error::unavailable(format!("{host} has no connection left{said}")),
+        _ => self::error(settings, error),
+    }
+}
+
+/// The message of the server or the driver, behind a sentence. Empty if it shows the password.
+fn said(settings: &Settings, error: &tokio_postgres::Error) -> String {
+    let text = match (error.as_db_error(), error.source()) {
+        (Some(said), _) => said.message().to_owned(),
+        (None, Some(source)) => source.to_string(),
+        (None, None) => error.to_string(),
+    };
+    let text: String =
+        text.chars().take(WORDS_MAX).map(|one| if one < ' ' { ' ' } else { one }).collect();
+    let text = redact(settings.password().into_iter(), text);
+    text.map_or_else(String::new, |text| format!(" (it says: {text})"))
+}
+
+pub(crate) fn no_answer(settings: &Settings) -> Error {
+    Error::unavailable(format!("{} did not answer in time", settings.name()))
+}
+
+pub(crate) fn silent_host(host: &Host) -> Error {
+    Error::unavailable(format!("{host} did not open a connection in time"))
+}
+
+pub(crate) fn unreached(host: &Host, error: &io::Error) -> Error {
+    Error::unavailable(format!("{host} cannot be reached: {error}"))
+}
+
+pub(crate) fn without_tls(host: &Host) -> Error {
+    Error::rejected(format!(
+        "{host} does not speak TLS: set `ssl` to on there, or leave `sslmode` out"
+    ))
+}
+
+pub(crate) fn untrusted(host: &Host, error: &io::Error) -> Error {
+    tls::certificate_error(&host.to_string(), error).unwrap_or_else(|| {
+        Error::unavailable(format!("the TLS connection to {host} failed: {error}"))
+    })
+}
+
+/// Whether another client makes the tables at the same time.
+pub(crate) fn is_made_twice(error: &tokio_postgres::Error) -> bool {
+    // `unique_violation`, `duplicate_table`, `duplicate_schema`, `duplicate_object`, and a type of
+    // the catalogue that another transaction updates.
+    let code = error.code().map(SqlState::code);
+    matches!(code, Some("23505" | "42P07" | "42P06" | "42710" | "XX000" | "40P01"))
+}
+
+/// The tables cannot be made.
+pub(crate) fn not_made(settings: &Settings, error: &tokio_postgres::Error) -> Error {
+    if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) {
+        return Error::rejected(format!(
+            "the schema {:?} is missing, and this user may not make it{}: execute GRANT CREATE ON DATABASE … TO …, or have an administrator execute the SQL in the engine's README",
+            settings.schema,
+            said(settings, error)
+        ));
+    }
+    self::error(settings, error)
+}
+
+/// The row of `meta` is gone.
+pub(crate) fn no_meta(settings: &Settings) -> Error {
+    Error::rejected(format!(
+        "the table meta in the schema {:?} of {} has lost its row: drop the schema once no lock is held",
+        settings.schema,
+        settings.name()
+    ))
+    .with_reason(Reason::ForeignData)
+}
+
+/// A row whose key is not one.
+pub(crate) fn no_key(settings: &Settings) -> Error {
+    Error::rejected(format!(
+        "the table line in the schema {:?} of {} has a row whose key is not UTF-8: another program wrote it",
+        settings.schema,
+        settings.name()
+    ))
+    .with_reason(Reason::ForeignData)
+}
+
+/// A value that is not text.
+pub(crate) fn no_text(settings: &Settings, key: &Key) -> Error {
+    Error::rejected(format!(
+        "the value of {key:?} in the schema {:?} of {} is not UTF-8: another program wrote it",
+        settings.schema,
+        settings.name()
+    ))
+    .with_reason(Reason::UnreadableValue)
+    .with_key(key)
+}
