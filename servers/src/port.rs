@@ -45,11 +45,11 @@ impl Port {
     }
 }
 
-/// Starts a server, with another port if another program has taken it.
-pub(crate) fn with_free_port<T>(mut start: impl FnMut(Port) -> Result<T>) -> Result<T> {
+/// Calls `start`, which claims a port, again while another program takes the port.
+pub(crate) fn with_free_port<T>(mut start: impl FnMut() -> Result<T>) -> Result<T> {
     let mut starts = 1;
     loop {
-        let started = start(Port::claim()?);
+        let started = start();
         let is_taken = started.as_ref().is_err_and(|error| error.contains(PORT_IS_TAKEN));
         if !is_taken || starts == STARTS_MAX {
             return started;

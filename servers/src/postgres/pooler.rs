@@ -32,8 +32,8 @@ impl Pooler {
     /// Starts a pooler in front of this server. It needs no password, and every client has the
     /// rights of the user in the server's URL.
     pub fn before(server: &Server, mode: Mode) -> Result<Self> {
-        with_free_port(|port| {
-            let pooler = Self::create(server, mode, port)?;
+        with_free_port(|| {
+            let pooler = Self::create(server, mode, Port::claim()?)?;
             pooler.restart()?;
             Ok(pooler)
         })

@@ -6,6 +6,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
 use super::deployments::{POSTGRES, POSTGRES_18, WHEEL_BIN};
+use super::setup::Version;
 use crate::Result;
 use crate::folder::Folder;
 use crate::server_user::ServerUser;
@@ -24,12 +25,13 @@ pub(super) struct Programs {
 impl Programs {
     /// Returns the programs of Debian's version, or those of the wheel. The first call of a process
     /// creates a data folder, which all servers of the version begin with.
-    pub(super) fn of(is_18: bool) -> Result<Self> {
+    pub(super) fn of(version: Version) -> Result<Self> {
         static DEBIAN: OnceLock<Result<Programs>> = OnceLock::new();
         static WHEEL: OnceLock<Result<Programs>> = OnceLock::new();
-        let (programs, find): (_, fn() -> _) =
-            if is_18 { (&WHEEL, Self::wheel) } else { (&DEBIAN, Self::debian) };
-        programs.get_or_init(find).clone()
+        match version {
+            Version::Debian => DEBIAN.get_or_init(Self::debian).clone(),
+            Version::Wheel18 => WHEEL.get_or_init(Self::wheel).clone(),
+        }
     }
 
     /// Returns the client, which reads statements from its input, and writes bare rows.
@@ -115,7 +117,7 @@ pub(super) fn output(command: &mut Command, input: &str) -> Result<String> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(failed)?;
     if let Some(mut stdin) = child.stdin.take() {
-        // Fails if the program ends before it has read everything. Its status tells more.
+        // Fails if the program ends before it has read everything. Its status is the error.
         let _ = stdin.write_all(input.as_bytes());
     }
     let Output { status, stdout, stderr } = child.wait_with_output().map_err(failed)?;

@@ -100,7 +100,8 @@ impl Server {
 
     /// Resumes all processes.
     pub fn thaw(&self) -> Result<()> {
-        processes::signal(&self.data(), Signal::CONT)
+        processes::signal(&self.data(), Signal::CONT)?;
+        self.process.thaw()
     }
 
     /// Sets the offset of its wall clock. Other clocks stay true. The offset is effective at once,
@@ -115,8 +116,8 @@ impl Server {
     }
 
     /// Starts a server with new data, and creates its users.
-    pub(super) fn alone(setup: Setup) -> Result<Self> {
-        let server = Self::with_data(&setup, Programs::create_data)?;
+    pub(super) fn alone(setup: &Setup) -> Result<Self> {
+        let server = Self::with_data(setup, Programs::create_data)?;
         server.sql(&server.setup.users())?;
         Ok(server)
     }
@@ -126,8 +127,8 @@ impl Server {
         setup: &Setup,
         create: impl Fn(&Programs, &Folder) -> Result<()>,
     ) -> Result<Self> {
-        with_free_port(|port| {
-            let server = Self::create(setup.clone(), port, &create)?;
+        with_free_port(|| {
+            let server = Self::create(setup.clone(), Port::claim()?, &create)?;
             server.restart()?;
             Ok(server)
         })
@@ -152,7 +153,7 @@ impl Server {
         port: Port,
         create: impl Fn(&Programs, &Folder) -> Result<()>,
     ) -> Result<Self> {
-        let programs = Programs::of(setup.is_18)?;
+        let programs = Programs::of(setup.version)?;
         let certificates = setup.tls.then(Certificates::new).transpose()?;
         let folder = programs.folder("postgres", setup.is_durable)?;
         create(&programs, &folder)?;

@@ -11,13 +11,21 @@ use crate::Result;
 #[derive(Clone, Debug, Default)]
 #[must_use = "nothing is started yet"]
 pub struct Setup {
-    pub(super) is_18: bool,
+    pub(super) version: Version,
     pub(super) is_durable: bool,
     pub(super) password: Option<String>,
     pub(super) user: Option<User>,
     pub(super) tls: bool,
     pub(super) settable_clock: bool,
     settings: Vec<String>,
+}
+
+/// A source of the programs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Version {
+    #[default]
+    Debian,
+    Wheel18,
 }
 
 /// A user with fewer rights than `postgres`.
@@ -35,7 +43,7 @@ impl Setup {
 
     /// Uses PostgreSQL 18 from a wheel instead of Debian's version.
     pub fn version_18(self) -> Self {
-        Self { is_18: true, ..self }
+        Self { version: Version::Wheel18, ..self }
     }
 
     /// Flushes every commit to disk. Without this, only a failure of the machine loses a commit.
@@ -72,7 +80,7 @@ impl Setup {
 
     /// Starts the server, and waits until it answers.
     pub fn start(self) -> Result<Server> {
-        Server::alone(self)
+        Server::alone(&self)
     }
 
     /// Returns the name and the password of the user of the URL.
@@ -129,16 +137,17 @@ impl Setup {
 
     /// Returns the statements that create the users.
     pub(super) fn users(&self) -> String {
-        let mut text = String::new();
-        if let Some(password) = &self.password {
-            text += &format!("ALTER ROLE postgres PASSWORD {};\n", quoted(password));
-        }
-        if let Some(User { name, password }) = &self.user {
-            let name = format!("\"{}\"", name.replace('"', "\"\""));
-            text += &format!("CREATE ROLE {name} LOGIN PASSWORD {};\n", quoted(password));
-            text += &format!("GRANT CREATE ON DATABASE postgres TO {name};\n");
-        }
-        text
+        let password = self.password.iter();
+        let password = password.map(|it| format!("ALTER ROLE postgres PASSWORD {};\n", quoted(it)));
+        let user = self.user.iter().map(|User { name, password }| {
+            let name = name.replace('"', "\"\"");
+            format!(
+                "CREATE ROLE \"{name}\" LOGIN PASSWORD {};\n\
+                 GRANT CREATE ON DATABASE postgres TO \"{name}\";\n",
+                quoted(password)
+            )
+        });
+        password.chain(user).collect()
     }
 }
 
