@@ -102,7 +102,7 @@ impl Programs {
         let template = folder.path().join("data");
         let mut initdb = self.in_folder("initdb", &folder);
         initdb.args(["--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C"]);
-        initdb.args(["--no-sync", "--no-instructions", "--pgdata"]).arg(&template);
+        initdb.args(["--no-sync", "--pgdata"]).arg(&template);
         output(&mut initdb, "")?;
         // The warden removes the folder.
         let _path = folder.kept();
