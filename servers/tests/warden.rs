@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 use std::{env, fs, process, thread};
 
 use tenure_servers::redis::{REDIS, Server, Setup};
-use tenure_servers::{Result, have};
+use tenure_servers::{Result, have, postgres};
 
 /// The variable that makes this process the starter, and says how it ends.
 const END: &str = "TENURE_SERVERS_TEST_END";
 /// Time limit of the warden.
 const GONE_MAX: Duration = Duration::from_secs(20);
 
-/// A server that the starter left behind, as it reported it.
+/// A process that the starter left behind, as it reported it.
 struct Left {
     pid: String,
     folder: String,
@@ -23,7 +23,7 @@ struct Left {
 
 #[test]
 fn servers_end_with_their_process() {
-    if !have(&[REDIS]) {
+    if !have(&[REDIS, postgres::POSTGRES]) {
         return;
     }
     for end in ["return", "exit", "kill", "group"] {
@@ -56,16 +56,22 @@ fn starter() -> Result<()> {
     let servers = thread::spawn(|| -> Result<_> {
         let (one, frozen) = (Server::start()?, Setup::new().appendonly().start()?);
         frozen.freeze()?;
-        Ok([one, frozen])
+        let many = postgres::Server::start()?;
+        let children = many.sql("SELECT pid FROM pg_stat_activity WHERE datname IS NULL")?;
+        many.freeze()?;
+        Ok(([one, frozen], many, children))
     });
-    let servers = servers.join().expect("it does not panic")?;
+    let (servers, many, children) = servers.join().expect("it does not panic")?;
     assert_eq!(servers[0].command(&["PING"])?.text()?, "PONG", "its thread has ended, it has not");
     for server in &servers {
         println!("left {} {}", server.pid()?, server.folder().display());
     }
+    for pid in children.lines().chain([many.pid()?.to_string().as_str()]) {
+        println!("left {pid} {}", many.folder().display());
+    }
     println!("left all");
     match end.as_str() {
-        "return" => std::mem::forget(servers),
+        "return" => std::mem::forget((servers, many)),
         "exit" => process::exit(0),
         _ => loop {
             thread::park();
@@ -91,14 +97,18 @@ fn reported(output: &mut BufReader<ChildStdout>) -> Vec<Left> {
         Left { pid: pid.into(), folder: folder.into() }
     });
     let left: Vec<Left> = left.collect();
-    assert_eq!(left.len(), 2);
+    assert!(left.len() > 5);
     left
 }
 
-/// Whether the process, its folder or the parent folder is left.
+/// Whether the process, its shared memory, its folder or the parent folder is left.
 fn is_there(left: &Left) -> bool {
     let folder = Path::new(&left.folder);
     let command = fs::read(format!("/proc/{}/cmdline", left.pid)).unwrap_or_default();
-    let runs = String::from_utf8_lossy(&command).contains("redis-server");
-    runs || folder.exists() || folder.parent().is_some_and(Path::exists)
+    let command = String::from_utf8_lossy(&command);
+    let runs = command.contains("redis-server") || command.contains("postgres");
+    let memory = fs::read_to_string("/proc/sysvipc/shm").unwrap_or_default();
+    let is_creator = |line: &str| line.split_whitespace().nth(4) == Some(&left.pid);
+    let is_held = memory.lines().any(is_creator);
+    runs || is_held || folder.exists() || folder.parent().is_some_and(Path::exists)
 }
