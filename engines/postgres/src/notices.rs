@@ -35,9 +35,9 @@ pub(crate) fn texts(notices: &[RecordNotice]) -> NoticeTexts {
 }
 
 /// Sends notices in a transaction of their own.
-pub(crate) async fn send(link: &Link<Primary>, texts: NoticeTexts) -> Result<(), Refusal> {
-    let NoticeTexts { channels, payloads } = texts;
-    query(link, NOTIFY, &[Parameter::Texts(channels), Parameter::Texts(payloads)]).await.map(drop)
+pub(crate) async fn send(link: &Link<Primary>, texts: &NoticeTexts) -> Result<(), Refusal> {
+    let parameters = [Parameter::Texts(&texts.channels), Parameter::Texts(&texts.payloads)];
+    query(link, NOTIFY, &parameters).await.map(drop)
 }
 
 fn channel(inbox: Inbox) -> String {
@@ -80,7 +80,7 @@ fn listening(settings: &Settings) -> Settings {
 
 async fn echo(link: &Link<Primary>, inbox: Inbox) -> Result<()> {
     let texts = NoticeTexts { channels: vec![channel(inbox)], payloads: vec![ECHO.to_owned()] };
-    match send(link, texts).await {
+    match send(link, &texts).await {
         Ok(()) => Ok(()),
         Err(Refusal::Failed(error) | Refusal::Missing(error)) => Err(error),
         Err(_) => Err(trouble::no_answer(&link.server().settings)),

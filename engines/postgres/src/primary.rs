@@ -24,7 +24,7 @@ pub(crate) enum Parameter<'a> {
     Text(&'a str),
     Bytes(&'a [u8]),
     BytesOrNull(Option<Vec<u8>>),
-    Texts(Vec<String>),
+    Texts(&'a [String]),
 }
 
 impl From<u64> for Parameter<'_> {
@@ -48,6 +48,7 @@ impl Parameter<'_> {
 }
 
 /// Why a statement returned no rows.
+#[derive(Debug)]
 pub(crate) enum Refusal {
     /// Another transaction has the row, or has rolled this one back. Nothing was written.
     Conflict(Outcome),

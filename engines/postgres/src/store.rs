@@ -4,9 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::sync::Mutex;
-use tenure_core::{
-    Backoff, CounterValue, Guarantees, Key, NUMBER_MAX, Result, Window, errors,
-};
+use tenure_core::{Backoff, CounterValue, Guarantees, Key, NUMBER_MAX, Result, Window, errors};
 use tenure_kit::{Link, ServerClient};
 use tenure_record::{
     Decide, FoundRecord, FreeJoin, Inbox, LineRecord, RecordChange, RecordNotice, RecordStore,
@@ -29,6 +27,9 @@ const LOCK_TIMEOUT: &str = "50ms";
 const LOCK_TIMEOUT_AGAIN: &str = "5ms";
 /// Pauses between two tries to get a row.
 const LOCK_BACKOFF: Backoff = Backoff::new(Duration::from_millis(5), Duration::from_millis(250));
+
+/// Tries to send a notice.
+const NOTICE_TRIES_MAX: u32 = 5;
 
 /// The least quarantine after a promotion.
 const LONGEST_MIN: Duration = Duration::from_secs(60);
@@ -55,8 +56,9 @@ struct ReadRecord {
 /// The result of a write.
 enum Written {
     Yes,
-    /// The record has changed since it was read, or the decision is too old.
-    Changed,
+    /// The record has changed since it was read, or the decision is too old. This is the record
+    /// now, unless it has to be read again.
+    Changed(Option<ReadRecord>),
     /// Another transaction has the row.
     Locked,
 }
@@ -161,11 +163,17 @@ impl PostgresStore {
             Parameter::Bytes(tickets),
         ];
         match query(&self.link, statement, &parameters).await {
-            Ok(rows) if rows.is_empty() => Ok(Written::Changed),
-            Ok(_) => Ok(Written::Yes),
+            // A new record that another client has made before, or one that a sweep has deleted.
+            Ok(rows) if rows.is_empty() => Ok(Written::Changed(None)),
+            Ok(rows) => {
+                let row = &rows[0];
+                let is_written = is_new || row.get("is_written");
+                let now = || row.get::<_, bool>("is_known").then(|| ReadRecord::of(row));
+                Ok(if is_written { Written::Yes } else { Written::Changed(now()) })
+            }
             Err(Refusal::Failed(error) | Refusal::Missing(error)) => Err(error),
             Err(Refusal::Conflict(Outcome::Locked)) => Ok(Written::Locked),
-            Err(Refusal::Conflict(_)) => Ok(Written::Changed),
+            Err(Refusal::Conflict(_)) => Ok(Written::Changed(None)),
         }
     }
 
@@ -174,8 +182,8 @@ impl PostgresStore {
         self.query(&self.statements.raise_longest, &[longest_us.into()]).await.map(drop)
     }
 
-    /// Sends notices in the background. They are hints: a lost one delays a waiter until its next
-    /// look.
+    /// Sends notices in the background. They are hints: one that cannot be sent delays a waiter
+    /// until its next renewal.
     fn send(&self, notices: &[RecordNotice]) {
         if notices.is_empty() {
             return;
@@ -183,10 +191,13 @@ impl PostgresStore {
         let texts = notices::texts(notices);
         let link = self.link.clone();
         self.link.home().spawn(async move {
-            if let Err(Refusal::Failed(error) | Refusal::Missing(error)) =
-                notices::send(&link, texts).await
-            {
-                tracing::debug!(%error, "notices are lost");
+            let mut backoff = LOCK_BACKOFF;
+            for _ in 0..NOTICE_TRIES_MAX {
+                match notices::send(&link, &texts).await {
+                    Ok(()) => return,
+                    Err(refusal) => tracing::debug!(?refusal, "notices are not sent"),
+                }
+                tokio::time::sleep(backoff.pause()).await;
             }
         });
     }
@@ -230,8 +241,12 @@ impl RecordStore for PostgresStore {
     async fn step(&self, key: &Key, decide: &mut Decide<'_>) -> Result<()> {
         let mut limit = LOCK_TIMEOUT;
         let mut backoff = LOCK_BACKOFF;
+        let mut known = None;
         loop {
-            let read = self.read_record(key).await?;
+            let read = match known.take() {
+                Some(read) => read,
+                None => self.read_record(key).await?,
+            };
             let Some(change) = decide(&read.found) else { return Ok(()) };
             let RecordChange { record, notices, .. } = &change;
             let longest_us = record.ends_us.saturating_sub(record.at_us);
@@ -243,7 +258,7 @@ impl RecordStore for PostgresStore {
                     self.send(notices);
                     return Ok(());
                 }
-                Written::Changed => {}
+                Written::Changed(now) => known = now,
                 Written::Locked => {
                     limit = LOCK_TIMEOUT_AGAIN;
                     tokio::time::sleep(backoff.pause()).await;

@@ -1,6 +1,6 @@
 CREATE SCHEMA IF NOT EXISTS {schema};
 CREATE TABLE IF NOT EXISTS {schema}.meta (
-    only boolean PRIMARY KEY DEFAULT true CHECK (only),
+    is_only boolean PRIMARY KEY DEFAULT true CHECK (is_only),
     format int NOT NULL,
     timeline int NOT NULL,
     longest_us bigint NOT NULL,

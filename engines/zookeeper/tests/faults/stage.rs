@@ -56,8 +56,8 @@ pub(super) async fn operator(ensemble: &Ensemble) -> Client {
     Client::connect(servers).await.expect("an operator connects")
 }
 
-/// Returns the paths of all tickets. A server deletes an empty line in its own time, also while this
-/// lists the lines.
+/// Returns the paths of all tickets. A server deletes an empty line in its own time, also between
+/// the two requests of this.
 pub(super) async fn tickets(operator: &Client) -> Vec<String> {
     let mut paths = Vec::new();
     for line in operator.list_children(LINES).await.unwrap() {
