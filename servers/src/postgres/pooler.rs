@@ -1,13 +1,15 @@
 //! One process of pgbouncer, in front of a server.
 
+use std::process::Command;
+
 use super::programs::{Programs, output};
+use super::setup::quoted;
 use super::{PGBOUNCER, Server};
 use crate::escaped::escaped;
 use crate::folder::Folder;
 use crate::port::{Port, with_free_port};
 use crate::process::Process;
 use crate::{Result, Store};
-use std::process::Command;
 
 /// The time for which a client keeps a connection of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,7 +115,7 @@ fn written(server: &Server, mode: Mode, port: &Port, user: &str) -> String {
     };
     format!(
         "[databases]\n\
-         postgres = host={} port={} dbname=postgres user={user}\n\
+         postgres = host={} port={} dbname=postgres user={}\n\
          [pgbouncer]\n\
          listen_addr = 127.0.0.1\n\
          listen_port = {}\n\
@@ -123,6 +125,7 @@ fn written(server: &Server, mode: Mode, port: &Port, user: &str) -> String {
          max_client_conn = 1000\n",
         server.folder().display(),
         server.port(),
+        quoted(user),
         port.number(),
     )
 }

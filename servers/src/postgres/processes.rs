@@ -11,6 +11,8 @@ use crate::patience::until;
 /// Returns the processes whose working folder is the data folder. Only those of the server have it,
 /// also after the end of the postmaster.
 fn of(data: &Path) -> Result<Vec<Pid>> {
+    // The folder of temporary files may be a link.
+    let data = fs::canonicalize(data).map_err(|error| format!("{}: {error}.", data.display()))?;
     let all = fs::read_dir("/proc").map_err(|error| format!("/proc cannot be read: {error}."))?;
     let pids = all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     let inside = pids.filter(|pid: &i32| {

@@ -151,8 +151,8 @@ impl Setup {
     }
 }
 
-/// Returns a text as SQL and the configuration write it.
-fn quoted(text: &str) -> String {
+/// Returns a text as SQL and the configurations write it.
+pub(super) fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "''"))
 }
 
