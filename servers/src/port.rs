@@ -10,6 +10,10 @@ use crate::Result;
 const RANGE: RangeInclusive<u16> = 12_000..=32_000;
 /// Maximum number of ports to try.
 const TRIES_MAX: u32 = 1_000;
+/// Maximum starts of a server whose port another program takes.
+const STARTS_MAX: u32 = 8;
+/// The text in the log of a server whose port is taken.
+const PORT_IS_TAKEN: &str = "Address already in use";
 
 /// A port of 127.0.0.1 that no other test server gets, in this process or in another.
 ///
@@ -38,6 +42,19 @@ impl Port {
 
     pub(crate) fn number(&self) -> u16 {
         self.number
+    }
+}
+
+/// Calls `start`, which claims a port, again while another program takes the port.
+pub(crate) fn with_free_port<T>(mut start: impl FnMut() -> Result<T>) -> Result<T> {
+    let mut starts = 1;
+    loop {
+        let started = start();
+        let is_taken = started.as_ref().is_err_and(|error| error.contains(PORT_IS_TAKEN));
+        if !is_taken || starts == STARTS_MAX {
+            return started;
+        }
+        starts += 1;
     }
 }
 

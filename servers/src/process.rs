@@ -82,8 +82,13 @@ impl Process {
 
     /// Stops the process with SIGTERM, and waits for its end.
     pub(crate) fn stop_politely(&self) -> Result<ExitStatus> {
+        self.stop_by(Signal::TERM)
+    }
+
+    /// Stops the process with this signal, and waits for its end.
+    pub(crate) fn stop_by(&self, signal: Signal) -> Result<ExitStatus> {
         self.signal(Signal::CONT, "thawed")?;
-        self.signal(Signal::TERM, "stopped")?;
+        self.signal(signal, "stopped")?;
         let stopped = until(|| self.ended()?.ok_or_else(|| format!("{} did not stop.", self.name)));
         if stopped.is_err() {
             self.kill()?;

@@ -50,6 +50,16 @@ impl Tool {
         Self { name: path, package, required: true, wheel: None, find: in_place }
     }
 
+    /// A file that `find` finds by its name.
+    #[cfg(unix)]
+    pub(crate) const fn elsewhere(
+        name: &'static str,
+        package: &'static str,
+        find: fn(&str) -> Option<PathBuf>,
+    ) -> Self {
+        Self { name, package, required: true, wheel: None, find }
+    }
+
     /// Makes the tool optional.
     #[must_use]
     pub const fn not_required(self) -> Self {
@@ -58,7 +68,7 @@ impl Tool {
 
     /// Returns the path of the tool if it is installed.
     pub fn found(&self) -> Option<PathBuf> {
-        let kept = || self.wheel?.kept_at().filter(|file| file.is_file());
+        let kept = || self.wheel?.kept_at().filter(|kept| kept.exists());
         (self.find)(self.name).or_else(kept)
     }
 

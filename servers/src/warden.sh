@@ -9,7 +9,15 @@ while read -r order pid; do
     esac
 done
 for pid in $pids; do
-    kill -KILL "$pid"
+    # Its children, too: the frozen ones would stay. The words are pids.
+    # shellcheck disable=SC2046
+    kill -KILL "$pid" $(cat "/proc/$pid/task/$pid/children")
+done
+# The system would keep the shared memory of a killed PostgreSQL for ever. Its id is in this file.
+for folder; do
+    for file in "$folder"/*/data/postmaster.pid; do
+        ipcrm -m "$(awk 'NR == 7 { print $2 }' "$file")"
+    done
 done
 # A killed process may still write for a moment.
 rm -rf -- "$@" || { sleep 1; rm -rf -- "$@"; }

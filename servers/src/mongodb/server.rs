@@ -15,16 +15,12 @@ use crate::clock;
 use crate::escaped::escaped;
 use crate::folder::Folder;
 use crate::patience::until;
-use crate::port::Port;
+use crate::port::{Port, with_free_port};
 use crate::process::Process;
 use crate::{Certificates, Result, Store};
 
-/// Maximum starts of a server whose port another program takes.
-const PORTS_TRIED_MAX: u32 = 8;
 /// Time limit of the first answer before the next attempt.
 const FIRST_ANSWER_MAX: Duration = Duration::from_millis(500);
-/// The text in the log of a server whose port is taken.
-const PORT_IS_TAKEN: &str = "Address already in use";
 /// The shared key of the members of a set.
 const KEY: &str = "c2VydmVycyBmb3IgdGVzdHMgYWxvbmU=";
 
@@ -152,15 +148,7 @@ impl Server {
 
     /// Starts a server whose set is not initiated yet.
     pub(super) fn member(setup: &Setup) -> Result<Self> {
-        let mut tries = 1;
-        loop {
-            let started = Self::try_start(setup.clone());
-            let is_taken = started.as_ref().is_err_and(|error| error.contains(PORT_IS_TAKEN));
-            if !is_taken || tries == PORTS_TRIED_MAX {
-                return started;
-            }
-            tries += 1;
-        }
+        with_free_port(|| Self::try_start(setup.clone()))
     }
 
     /// Initiates a set of these members. The election timeout is two seconds.

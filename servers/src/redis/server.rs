@@ -11,16 +11,12 @@ use crate::clock;
 use crate::escaped::escaped;
 use crate::folder::Folder;
 use crate::patience::until;
-use crate::port::Port;
+use crate::port::{Port, with_free_port};
 use crate::process::Process;
 use crate::{Certificates, Result, Store};
 
-/// Maximum starts of a server whose port another program takes.
-const PORTS_TRIED_MAX: u32 = 8;
 /// Time limit of the first answer before the next attempt.
 const FIRST_ANSWER_MAX: Duration = Duration::from_millis(500);
-/// The text in the log of a server whose port is taken.
-const PORT_IS_TAKEN: &str = "Address already in use";
 
 /// A server that listens on 127.0.0.1. Dropping it kills the process and removes its folder.
 #[derive(Debug)]
@@ -160,15 +156,7 @@ impl Server {
         setup: &Setup,
         mut claim: impl FnMut() -> Result<Port>,
     ) -> Result<Self> {
-        let mut tries = 1;
-        loop {
-            let started = Self::try_start(setup.clone(), &mut claim);
-            let is_taken = started.as_ref().is_err_and(|error| error.contains(PORT_IS_TAKEN));
-            if !is_taken || tries == PORTS_TRIED_MAX {
-                return started;
-            }
-            tries += 1;
-        }
+        with_free_port(|| Self::try_start(setup.clone(), &mut claim))
     }
 
     fn try_start(setup: Setup, claim: &mut impl FnMut() -> Result<Port>) -> Result<Self> {
