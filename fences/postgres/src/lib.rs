@@ -83,7 +83,7 @@ pub const COLUMN: &str = "tenure_token";
 /// The setting of PostgreSQL with the token of a transaction.
 pub const SETTING: &str = "tenure.token";
 /// SQLSTATE of a write that is refused because of a newer token. Its detail is `41 < 42`: the
-/// token of the write, and the newest one.
+/// token of the write, and the newest one. Its constraint is `tenure_fence`.
 pub const STALE: &str = "TN001";
 /// SQLSTATE of a write that is refused because its transaction has no token.
 pub const NO_TOKEN: &str = "TN002";
@@ -149,7 +149,8 @@ BEGIN
       HINT = 'Begin the transaction with SET LOCAL {SETTING} and the token.';
   END IF;
   IF TG_OP <> 'INSERT' AND token < OLD.{COLUMN} THEN
-    RAISE EXCEPTION USING ERRCODE = '{STALE}', SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME,
+    RAISE EXCEPTION USING ERRCODE = '{STALE}', CONSTRAINT = '{NAME}',
+      SCHEMA = TG_TABLE_SCHEMA, TABLE = TG_TABLE_NAME,
       MESSAGE = format('a newer holder of the lock wrote this row of %I.%I', TG_TABLE_SCHEMA, TG_TABLE_NAME),
       DETAIL = format('%s < %s', token, OLD.{COLUMN});
   END IF;
@@ -219,3 +220,8 @@ FOR EACH ROW EXECUTE FUNCTION {schema}.{NAME}();
 fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
+
+/// Compiles the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -4,6 +4,8 @@
 mod coverage;
 #[path = "fence/install.rs"]
 mod install;
+#[path = "fence/pooler.rs"]
+mod pooler;
 #[path = "fence/race.rs"]
 mod race;
 #[path = "fence/recipes.rs"]
@@ -17,11 +19,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use tenure_core::{ErrorKind, Result};
 use tenure_fence_postgres::{Fence, Stale, execute, into_error};
-use tenure_servers::Tool;
+use tenure_servers::postgres::{POSTGRES, Server};
+use tenure_servers::{Tool, have};
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, NoTls};
-
-const POSTGRES: Tool = Tool::program("postgres", "postgresql");
 
 fn numbered(number: u64) -> tenure_core::Token {
     tenure_core::Token::new(number).unwrap()
@@ -38,21 +39,32 @@ struct Bench {
 impl Bench {
     /// Runs one test. Skips it if there is no PostgreSQL on this machine.
     fn run(test: impl AsyncFnOnce(&mut Self)) {
-        let Some(url) = url() else { return };
-        block_on(async {
-            static NEXT: AtomicU32 = AtomicU32::new(1);
-            let number = NEXT.fetch_add(1, Ordering::Relaxed);
-            let schema = format!("fence_{}_{number}", std::process::id());
-            let client = connect(&url).await;
-            let mut bench = Self { url, schema, client };
-            let schema = bench.schema.clone();
-            bench.sql(&format!("CREATE SCHEMA {schema}; SET search_path = {schema}")).await;
-            bench.sql("CREATE TABLE accounts (id int PRIMARY KEY, amount int NOT NULL)").await;
-            bench.sql("INSERT INTO accounts VALUES (1, 0)").await;
-            bench.fence("accounts").install(&bench.client).await.unwrap();
-            test(&mut bench).await;
-            bench.sql(&format!("DROP SCHEMA {schema} CASCADE")).await;
-        });
+        if let Some(url) = url("TENURE_TEST_POSTGRES_URL", &[POSTGRES]) {
+            block_on(Self::at(url, test));
+        }
+    }
+
+    /// Runs one test as the superuser of a server of the test's own.
+    fn run_as_superuser(test: impl AsyncFnOnce(&mut Self)) {
+        if have(&[POSTGRES]) {
+            let server = Server::start().expect("it starts");
+            block_on(Self::at(server.url(), test));
+        }
+    }
+
+    async fn at(url: String, test: impl AsyncFnOnce(&mut Self)) {
+        static NEXT: AtomicU32 = AtomicU32::new(1);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let schema = format!("fence_{}_{number}", std::process::id());
+        let client = connect(&url).await;
+        let mut bench = Self { url, schema, client };
+        let schema = bench.schema.clone();
+        bench.sql(&format!("CREATE SCHEMA {schema}; SET search_path = {schema}")).await;
+        bench.sql("CREATE TABLE accounts (id int PRIMARY KEY, amount int NOT NULL)").await;
+        bench.sql("INSERT INTO accounts VALUES (1, 0)").await;
+        bench.fence("accounts").install(&bench.client).await.unwrap();
+        test(&mut bench).await;
+        bench.sql(&format!("DROP SCHEMA {schema} CASCADE")).await;
     }
 
     fn fence(&self, table: &str) -> Fence {
@@ -99,14 +111,10 @@ impl Bench {
     }
 }
 
-/// Returns the URL of the server that all tests share, or prints `SKIPPED` and the reason.
-fn url() -> Option<String> {
-    let variable = "TENURE_TEST_POSTGRES_URL";
-    let set = std::env::var(variable).ok().filter(|url| !url.is_empty());
-    if set.is_none() && !tenure_servers::have(&[POSTGRES]) {
-        return None;
-    }
-    Some(set.unwrap_or_else(|| tenure_servers::url_of(variable).expect("it starts")))
+/// Returns the URL of a deployment that all tests share, or prints `SKIPPED` and the reason.
+fn url(variable: &str, needs: &[Tool]) -> Option<String> {
+    let is_set = std::env::var_os(variable).is_some_and(|url| !url.is_empty());
+    (is_set || have(needs)).then(|| tenure_servers::url_of(variable).expect("it starts"))
 }
 
 async fn connect(url: &str) -> Client {

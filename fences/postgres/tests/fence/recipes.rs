@@ -3,8 +3,6 @@
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-use tenure_servers::have;
-
 use super::*;
 
 const PAGE: &str = include_str!("../../RECIPES.md");
@@ -58,9 +56,9 @@ fn a_statement_that_sets_its_token_is_guarded() {
             assert_stale(run(bench, statement, 42).await, 42, 43);
             let plain = bench.client.batch_execute("UPDATE invoices SET paid = true").await;
             assert_failed(plain.map_err(into_error), ErrorKind::Invalid, "needs the token");
-            bench.sql("ALTER TABLE invoices DISABLE TRIGGER ALL").await;
+            bench.sql("ALTER TABLE invoices DISABLE TRIGGER tenure_fence").await;
             bench.sql("UPDATE invoices SET tenure_token = 0").await;
-            bench.sql("ALTER TABLE invoices ENABLE TRIGGER ALL").await;
+            bench.sql("ALTER TABLE invoices ENABLE TRIGGER tenure_fence").await;
         }
     });
 }
@@ -158,9 +156,9 @@ fn python(heading: &str, package: &str, before: &str, call: &str, error: &str) {
     );
     let program = format!("{before}\n{recipe}\n{after}");
     with_invoices(async |bench| {
-        clear(bench, 42).await;
         for (token, code, expected) in [(41, 3, "false 42"), (42, 0, "true 42"), (43, 0, "true 43")]
         {
+            clear(bench, 42).await;
             let mut command = with_environment(bench, python);
             command.args(["-", &token.to_string()]);
             let (exit, said) = output(command, &program);
