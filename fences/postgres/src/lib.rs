@@ -70,7 +70,7 @@ mod write;
 
 use tenure_core::{Error, Result};
 use tokio_postgres::GenericClient;
-use tokio_postgres::types::Type;
+use tokio_postgres::types::{ToSql, Type};
 
 pub use tenure_core::Stale;
 /// The driver, whose clients and transactions this crate uses.
@@ -195,19 +195,18 @@ FOR EACH ROW EXECUTE FUNCTION {schema}.{NAME}();
                    JOIN pg_catalog.pg_class c ON c.oid = t.tgrelid \
                    JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
                    WHERE t.tgname = $1 AND c.relname = $2 AND n.nspname = $3";
-        let (schema, table) = (self.schema.as_str(), self.table.as_str());
-        let names: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 3] =
-            [(&NAME, Type::TEXT), (&table, Type::TEXT), (&schema, Type::TEXT)];
+        let names: [(&(dyn ToSql + Sync), Type); 3] =
+            [(&NAME, Type::TEXT), (&self.table, Type::TEXT), (&self.schema, Type::TEXT)];
         let rows = client.query_typed(sql, &names).await.map_err(into_error)?;
-        let enabled = rows.first().map(|row| row.try_get(0)).transpose().map_err(into_error)?;
-        let named = self.quoted();
-        match enabled {
+        let is_enabled = rows.first().map(|row| row.try_get(0)).transpose().map_err(into_error)?;
+        let table = self.quoted();
+        match is_enabled {
             Some(true) => Ok(()),
             Some(false) => Err(Error::rejected(format!(
-                "the fence of {named} is disabled, and old holders can write: run `ALTER TABLE {named} ENABLE TRIGGER {NAME}`"
+                "the fence of {table} is disabled, and old holders can write: run `ALTER TABLE {table} ENABLE TRIGGER {NAME}`"
             ))),
             None => Err(Error::rejected(format!(
-                "the table {named} has no fence, and old holders can write: run the SQL of `Fence::sql` in a migration"
+                "the table {table} has no fence, and old holders can write: run the SQL of `Fence::sql` in a migration"
             ))),
         }
     }

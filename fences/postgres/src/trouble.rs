@@ -28,13 +28,12 @@ pub fn into_error(error: DriverError) -> Error {
             Some(stale) => return stale.into(),
             None => refused(said),
         },
-        // The driver has one more error without a source: a value that it cannot convert.
-        None if error.is_closed() || is_io(&error) => Error::unavailable(format!(
+        None if is_of_connection(&error) => Error::unavailable(format!(
             "PostgreSQL did not answer, and the write may be done or not: {}",
             chain(&error)
         )),
         None => Error::invalid(format!(
-            "the driver of PostgreSQL cannot run the statement: {}",
+            "the driver of PostgreSQL cannot convert a value of the statement: {}",
             chain(&error)
         )),
     };
@@ -72,8 +71,9 @@ fn refused(said: &DbError) -> Error {
     }
 }
 
-fn is_io(error: &DriverError) -> bool {
-    error.source().is_some_and(|source| source.is::<std::io::Error>())
+/// Whether the connection failed. Errors of conversions have a source of another type.
+fn is_of_connection(error: &DriverError) -> bool {
+    error.source().is_none_or(<dyn std::error::Error>::is::<std::io::Error>)
 }
 
 /// Returns the text of the error and of its sources.

@@ -81,12 +81,12 @@ async fn in_transaction<T>(
     write: impl Future<Output = Result<T, DriverError>>,
     token: Token,
 ) -> Result<T> {
-    let begin = format!("BEGIN; {}", set_local(token));
-    let all = join3(client.batch_execute(&begin), write, client.batch_execute("COMMIT")).await;
-    let (begun, written, ended) = all;
+    let first = format!("BEGIN; {}", set_local(token));
+    let all = join3(client.batch_execute(&first), write, client.batch_execute("COMMIT"));
+    let (begun, written, committed) = all.await;
     begun.map_err(into_error)?;
     let written = written.map_err(into_error)?;
-    ended.map_err(into_error)?;
+    committed.map_err(into_error)?;
     Ok(written)
 }
 

@@ -97,10 +97,15 @@ impl Bench {
         Ok(())
     }
 
-    /// Returns the first column of the first row as text.
-    async fn one(&self, statement: &str) -> String {
-        let rows = self.client.query_typed(&format!("SELECT ({statement})::text"), &[]).await;
+    /// Returns the value as text.
+    async fn value(&self, query: &str) -> Option<String> {
+        let rows = self.client.query_typed(&format!("SELECT ({query})::text"), &[]).await;
         rows.unwrap()[0].get(0)
+    }
+
+    /// Returns the value as text, which is not null.
+    async fn one(&self, query: &str) -> String {
+        self.value(query).await.expect("it is not null")
     }
 
     /// Returns the amount and the token of the account.

@@ -109,11 +109,8 @@ async fn one_waits(
     let write =
         tokio::spawn(async move { execute(&mut late, statement, &[], numbered(second)).await });
     wait_until_blocked(bench, pid).await;
-    if commits {
-        tx.commit().await.unwrap()
-    } else {
-        tx.rollback().await.unwrap()
-    }
+    let ended = if commits { tx.commit().await } else { tx.rollback().await };
+    ended.unwrap();
 
     let case = format!("{isolation}, {statement}, commits: {commits}, {first} then {second}");
     match (write.await.unwrap(), commits, isolation) {
@@ -129,12 +126,14 @@ async fn one_waits(
         }
         (answer, ..) => panic!("{case}: {answer:?}"),
     }
-    let newest = if commits { first.max(second) } else { second };
-    let tokens = bench.one("SELECT coalesce(max(tenure_token), 0) FROM accounts").await;
-    let is_deleted = bench.one("SELECT count(*) FROM accounts WHERE id = 1").await == "0";
+    // The row of the statement has the token of its last accepted writer.
     let is_refused = commits && (isolation == "repeatable read" || first > second);
-    let expected = if is_refused { first } else { newest };
-    assert!(is_deleted || tokens == expected.to_string(), "{case}: {tokens}");
+    let expected = if is_refused { first } else { second };
+    let id = if statement.contains("VALUES (2") { 2 } else { 1 };
+    let token =
+        bench.value(&format!("SELECT max(tenure_token) FROM accounts WHERE id = {id}")).await;
+    let is_deleted = !is_refused && statement.starts_with("DELETE");
+    assert_eq!(token, (!is_deleted).then(|| expected.to_string()), "{case}");
 }
 
 /// Waits until the session waits for a lock of another one.

@@ -1,7 +1,6 @@
 //! The effect of each verb, and its refusal for an old token.
 
 use std::future::poll_fn;
-use std::pin::pin;
 use std::task::Poll;
 
 use tenure_core::NUMBER_MAX;
@@ -164,7 +163,7 @@ fn a_dropped_write_leaves_no_transaction_open() {
             assert_eq!(bench.account().await, (amount, token.cast_signed()));
         }
         // Not polled, it does nothing.
-        drop(pin!(bench.set(99, 99)));
+        drop(Box::pin(bench.set(99, 99)));
         assert_eq!(bench.account().await, (20, 20));
     });
 }
