@@ -35,11 +35,11 @@
 //! # How to use it
 //!
 //! * **Create the fence in a migration**, with the text of [`Fence::sql`]. PostgreSQL 14 or later.
-//! * **One lock for one row.** Tokens of different locks do not compare. All programs that write the
-//!   row take the same lock first. One lock may cover many rows.
+//! * **One lock for one row.** Tokens of different locks do not compare. All programs that write
+//!   the row take the same lock first. One lock may cover many rows.
 //! * **Claim before the first read.** Without a claim, an old holder can change the row between the
 //!   read and the write of the new holder. An update that changes nothing is a claim. A transaction
-//!   that sets its token and reads with `FOR UPDATE` needs none.
+//!   that sets its token, reads with `FOR UPDATE` and writes needs none.
 //! * **Several locks in one transaction**: call [`set_token`] again before the statements of the
 //!   next lock.
 //! * **Exclusive locks only**: a mutex, a write lock, an election. Readers and holders of permits
@@ -51,13 +51,14 @@
 //!   can insert it. Claim a row that stays, such as a parent row, in the same transaction: its
 //!   refusal rolls back the whole transaction.
 //! * **Reads are not refused**, and neither is `TRUNCATE`.
-//! * **A disabled trigger checks nothing**: `DISABLE TRIGGER`, `session_replication_role = replica`,
-//!   and the subscriber's side of a logical replication. [`Fence::check`] finds the first two.
-//! * **A fence orders holders, not the writes of one holder.** The same token may write again, and a
-//!   write whose answer was lost may have been done.
+//! * **A disabled trigger checks nothing**: `DISABLE TRIGGER`,
+//!   `session_replication_role = replica`, and the subscriber's side of a logical replication.
+//!   [`Fence::check`] finds the first two.
+//! * **A fence orders holders, not the writes of one holder.** The same token may write again, and
+//!   a write whose answer was lost may have been done.
 //! * **A fence is no access control.** A program may set any token.
-//! * **A holder that is frozen inside a transaction blocks newer holders** of the same rows until its
-//!   transaction ends. Set `idle_in_transaction_session_timeout`.
+//! * **A holder that is frozen inside a transaction blocks newer holders** of the same rows until
+//!   its transaction ends. Set `idle_in_transaction_session_timeout`.
 //! * **A lock that moves to another store gets other tokens.** They may be smaller. Set the column
 //!   to 0 with the trigger disabled, while no program writes.
 //!
@@ -187,7 +188,8 @@ FOR EACH ROW EXECUTE FUNCTION {schema}.{NAME}();
     ///
     /// # Errors
     ///
-    /// `Rejected` if the table has no fence or it is disabled. `Unavailable` if there was no answer.
+    /// `Rejected` if the table has no fence or it is disabled. `Unavailable` if there was no
+    /// answer.
     pub async fn check(&self, client: &impl GenericClient) -> Result<()> {
         let sql = "SELECT t.tgenabled = 'A' OR t.tgenabled = 'O' \
                    AND pg_catalog.current_setting('session_replication_role') <> 'replica' \
@@ -223,4 +225,4 @@ fn quoted(name: &str) -> String {
 /// Compiles the example of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
-struct Readme;
+struct ReadmeOfFence;

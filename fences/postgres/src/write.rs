@@ -51,8 +51,8 @@ pub async fn execute(
     in_transaction(client, client.execute_typed(statement, params), token).await
 }
 
-/// Runs one statement under the token in a transaction of its own, and returns its rows, as those of
-/// `UPDATE … RETURNING`. It costs one round trip.
+/// Runs one statement under the token in a transaction of its own, and returns its rows, as those
+/// of `UPDATE … RETURNING`. It costs one round trip.
 ///
 /// A column of a type that the driver does not know, such as an enum, makes the driver ask for the
 /// type after the write, by named statements. Cast it to `text`.
@@ -74,8 +74,8 @@ pub async fn query(
     in_transaction(client, client.query_typed(statement, params), token).await
 }
 
-/// Sends the beginning, the write and the end at once: the first poll of each future puts its message
-/// into the queue of the connection. A failed write turns the end into a rollback.
+/// Sends the beginning, the write and the end at once: the first poll of each future puts its
+/// message into the queue of the connection. A failed write turns the end into a rollback.
 async fn in_transaction<T>(
     client: &Client,
     write: impl Future<Output = Result<T, DriverError>>,

@@ -9,7 +9,7 @@ const PAGE: &str = include_str!("../../RECIPES.md");
 /// The interpreters in which the packages are looked for: the first on the PATH, and Debian's.
 const PYTHONS: [&str; 2] = ["python3", "/usr/bin/python3"];
 
-/// Runs each recipe against a table of invoices under a fence, and expects that it stores the token.
+/// Runs one test with a table of invoices under a fence.
 fn with_invoices(test: impl AsyncFnOnce(&mut Bench)) {
     Bench::run(async |bench| {
         let create = "CREATE TABLE invoices (id int PRIMARY KEY, paid bool NOT NULL DEFAULT false)";
