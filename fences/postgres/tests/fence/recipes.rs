@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 
 use super::*;
 
+const PSQL: Tool = Tool::program("psql", "postgresql-client");
 const PAGE: &str = include_str!("../../RECIPES.md");
 /// The interpreters in which the packages are looked for: the first on the PATH, and Debian's.
 const PYTHONS: [&str; 2] = ["python3", "/usr/bin/python3"];
@@ -28,16 +29,14 @@ async fn clear(bench: &mut Bench, token: u64) {
     bench.write("UPDATE invoices SET paid = false", token).await.unwrap();
 }
 
-/// Returns the blocks of code in this language below a heading of the page.
-fn blocks(heading: &str, language: &str) -> Vec<&'static str> {
+/// Returns the block of code in this language below a heading of the page.
+fn block(heading: &str, language: &str) -> &'static str {
     let start = format!("\n## {heading}\n");
     let (_, section) = PAGE.split_once(start.as_str()).expect("the page has this heading");
     let section = section.split("\n## ").next().unwrap_or_default();
     let opening = format!("\n```{language}\n");
-    let blocks = section.split(opening.as_str()).skip(1);
-    let blocks: Vec<_> = blocks.filter_map(|block| block.split("```").next()).collect();
-    assert!(!blocks.is_empty(), "no block of {language} below {heading}");
-    blocks
+    let (_, code) = section.split_once(opening.as_str()).expect("the section has a block");
+    code.split("```").next().unwrap_or_default()
 }
 
 async fn run(bench: &Bench, statement: &str, token: u64) -> Result<u64> {
@@ -49,7 +48,7 @@ async fn run(bench: &Bench, statement: &str, token: u64) -> Result<u64> {
 #[test]
 fn a_statement_that_sets_its_token_is_guarded() {
     with_invoices(async |bench| {
-        for statement in blocks("SQL without a transaction", "sql") {
+        for statement in block("SQL without a transaction", "sql").split("\n\n") {
             clear(bench, 42).await;
             assert_eq!(run(bench, statement, 43).await.unwrap(), 1);
             assert_eq!(invoice(bench).await, "true 43");
@@ -67,7 +66,7 @@ fn a_statement_that_sets_its_token_is_guarded() {
 fn a_statement_that_compares_the_column_needs_no_trigger() {
     with_invoices(async |bench| {
         bench.sql("DROP TRIGGER tenure_fence ON invoices").await;
-        for statement in blocks("SQL without the trigger", "sql") {
+        for statement in block("SQL without the trigger", "sql").split("\n\n") {
             bench.sql("UPDATE invoices SET paid = false, tenure_token = 42").await;
             assert_eq!(run(bench, statement, 41).await.unwrap(), 0);
             assert_eq!(invoice(bench).await, "false 42");
@@ -81,7 +80,10 @@ fn a_statement_that_compares_the_column_needs_no_trigger() {
 
 #[test]
 fn psql_gets_its_token_from_the_environment() {
-    let script = blocks("psql, and every program with libpq", "sh")[0];
+    if !have(&[PSQL]) {
+        return;
+    }
+    let script = block("psql, and every program with libpq", "sh");
     with_invoices(async |bench| {
         clear(bench, 42).await;
         let run = |token: u64| {
@@ -150,7 +152,7 @@ class Invoice(models.Model):
 /// Runs the recipe with a token that is too old, and with a newer one.
 fn python(heading: &str, package: &str, before: &str, call: &str, error: &str) {
     let Some(python) = python_with(package) else { return };
-    let recipe = blocks(heading, "python")[0];
+    let recipe = block(heading, "python");
     let after = format!(
         "try:\n    {call}\nexcept {error} as error:\n    sys.exit(3 if is_stale(error) else str(error))\n"
     );
