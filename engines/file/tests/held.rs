@@ -162,8 +162,8 @@ fn a_process_that_never_unlocks_a_book_is_named_in_time() {
     assert!(text.contains(&process) && text.contains("which is busy and not stopped"), "{text}");
 }
 
-/// Opens a store eight times at once, while a process that runs has its mark locked. `then` ends the
-/// wait; it gets the mark, its text and that process.
+/// Opens a store eight times at once, while a process that runs has its mark locked. `then` ends
+/// the wait; it gets the mark, its text and that process.
 #[cfg(target_os = "linux")]
 fn eight_open(then: impl FnOnce(&Path, &str, &mut Other)) {
     let (dir, elsewhere) = (Dir::new(), Dir::new());

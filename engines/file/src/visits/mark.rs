@@ -22,11 +22,11 @@ const MARK: &str = "a store of locks, kept by Tenure: form 1\n";
 /// Maximum bytes of a mark.
 const MARK_BYTES_MAX: u64 = 4096;
 
-/// Time for which an opening waits for another process that runs and makes the store. 64 files take
-/// 4 ms of a processor, which a busy machine may stretch to half a minute.
+/// Time for which an opening waits for another process that runs and makes the store. Its 64 files
+/// take 4 to 15 ms of a processor, which a busy machine has spread over 10 s.
 const MADE_WITHIN: Duration = Duration::from_secs(60);
 
-/// What a process that opens a store finds.
+/// The state of a store that a process opens.
 enum Turn {
     /// All parts are there.
     Made(Dir, Dir),

@@ -1,4 +1,5 @@
-//! The processes that have a file locked: a verb waits for those that run, and its error names them.
+//! The processes that have a file locked: a verb waits for those that run, and its error names
+//! them.
 
 use crate::os::dir::FileId;
 use crate::os::{LockOwners, OwnerState};
@@ -8,7 +9,8 @@ use crate::os::{LockOwners, OwnerState};
 /// repeated.
 const LOOKS_MAX: u32 = 20;
 
-/// Returns the processes that have this file locked. Those of other containers are not in the table.
+/// Returns the processes that have this file locked. Those of other containers are not in the
+/// table.
 pub(crate) fn of(id: FileId) -> Option<LockOwners> {
     let mut looks = (0..LOOKS_MAX).map_while(|_| std::fs::read_to_string("/proc/locks").ok());
     let mut processes = looks.find_map(|table| {
