@@ -1,15 +1,17 @@
 //! Wrong or unusable stores: the message names the store and the remedy.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::{BufRead as _, BufReader};
 use std::net::{Ipv4Addr, TcpListener};
+use std::process::{Command, Stdio};
 use std::thread;
 
+use rustix::process::Signal;
 use tenure::registry::REGISTER;
 use tenure_kit::registry::Visibility;
 
 use super::bad_input::is_refused;
-use crate::kit::{Store, end, field};
+use crate::kit::{Running, Store, end, eventually, field};
 
 #[test]
 fn a_store_that_no_other_process_sees() {
@@ -237,22 +239,36 @@ fn a_store_where_no_directory_can_be_made() {
     is_refused(&Store::new().end(&words), 77, with);
 }
 
+/// Starts a process that locks the book of the key that was used. That book is the longest.
+fn lock_book(store: &Store) -> Running {
+    let books = fs::read_dir(store.path("store").join("books")).unwrap();
+    let books = books.map(|book| book.unwrap().path());
+    let book = books.max_by_key(|book| fs::metadata(book).unwrap().len()).unwrap();
+    let file = File::open(&book).unwrap();
+    let mut flock = Command::new("flock");
+    // `cat` ends with the input, which this process has open. It does not inherit the lock.
+    flock.arg("--close").arg(book).arg("cat").stdin(Stdio::piped());
+    let locker = Running::of(&mut flock);
+    eventually("a locked book", || match file.try_lock() {
+        Ok(()) => file.unlock().is_err(),
+        Err(error) => matches!(error, TryLockError::WouldBlock),
+    });
+    locker
+}
+
 #[test]
-fn a_process_that_keeps_a_file_of_the_store_locked_is_named() {
+fn a_stopped_process_that_keeps_a_file_of_the_store_locked_is_named() {
     let store = Store::new();
     store.output(&["run", "k", "--", "true"]);
-    let books = fs::read_dir(store.path("store").join("books")).unwrap();
-    let books: Vec<File> = books.map(|book| File::open(book.unwrap().path()).unwrap()).collect();
-    for book in &books {
-        book.lock().unwrap();
-    }
+    let locker = lock_book(&store);
+    locker.signal(Signal::STOP);
     for words in [
         &["run", "--wait", "500ms", "k", "--", "true"][..],
         &["run", "--no-wait", "k", "--", "true"],
         &["line", "k"],
     ] {
         let end = store.end(words);
-        let who = format!("is kept locked by process {}", std::process::id());
+        let who = format!("is kept locked by process {} (flock), which is stopped", locker.pid());
         assert!(end.code == 69 && end.err.contains(&who), "{words:?}: {end:?}");
     }
 }

@@ -1,7 +1,5 @@
 //! The engine: ten verbs, each of them one visit to a book.
 
-use std::time::Instant;
-
 use tenure_core::event::{Cursor, EventBatch, Scope};
 use tenure_core::{
     CounterValue, Engine, Guarantees, Key, LeaveMode, LeaveOutcome, Place, Result, Ticket,
@@ -11,10 +9,10 @@ use tenure_core::{
 use crate::facts;
 use crate::log::row::LogRow;
 use crate::log::shelf::{BOOKS, book_of};
+use crate::os::flock::Patience;
 use crate::store::FileStore;
 use crate::trouble::{is_removed, without_holder};
 use crate::verbs::{line, news, tally, watch};
-use crate::visits::context::TRIES_FOR;
 use crate::visits::visit::Visit;
 
 impl Engine for FileStore {
@@ -78,9 +76,9 @@ impl Engine for FileStore {
             Ok(used.map(|(key, _)| key.clone()).collect::<Vec<_>>())
         };
         let mut keys = Vec::new();
-        let until = Some(Instant::now() + TRIES_FOR);
+        let patience = Some(Patience::begin());
         for index in 0..BOOKS {
-            let more = self.store.at_until(index, until, &prefix, list).await;
+            let more = self.store.at_until(index, patience, &prefix, list).await;
             keys.extend(
                 more.map_err(|error| without_holder(error, self.store.context.root.path()))?,
             );

@@ -19,7 +19,25 @@ use linux as system;
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 use others as system;
 
-pub(crate) use system::{Sight, file_system, holder_of};
+pub(crate) use system::{Sight, file_system, owners_of};
+
+/// The processes that have a file locked.
+pub(crate) struct LockOwners {
+    /// Their ids and programs.
+    pub(crate) names: String,
+    pub(crate) state: OwnerState,
+}
+
+/// Whether processes run. Of several, the first of these that one of them is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[allow(dead_code, reason = "not every system has a table of locks")]
+pub(crate) enum OwnerState {
+    /// By a signal or a debugger.
+    Stopped,
+    Unknown,
+    /// It runs, or waits for the processor or the disk.
+    Runs,
+}
 
 /// A set of books: there are no more than 64.
 pub(crate) type Books = u64;

@@ -6,7 +6,7 @@ use std::path::Path;
 use tenure_core::{Error, Loss};
 
 use crate::os::dir::FileId;
-use crate::os::holder_of;
+use crate::os::{LockOwners, OwnerState, owners_of};
 
 /// Returns the error for an action (such as `"write to"`) that failed and changed nothing.
 pub(crate) fn refused(doing: &str, path: &Path, error: IoError) -> Error {
@@ -41,12 +41,19 @@ pub(crate) fn no_thread(task: &str, error: IoError) -> Error {
 
 /// Returns the error for a file that another process keeps locked.
 pub(crate) fn held(path: &Path, file: Option<FileId>) -> Error {
-    let who = file.and_then(holder_of);
-    let who = who.as_deref().unwrap_or("a process that cannot be seen from here");
-    Error::unavailable(format!(
-        "{} is kept locked by {who}, and nothing can be done there meanwhile: if that was stopped, continue or end it",
-        path.display()
-    ))
+    let unseen = || LockOwners {
+        names: "a process that cannot be seen from here".to_owned(),
+        state: OwnerState::Unknown,
+    };
+    let LockOwners { names, state } = file.and_then(owners_of).unwrap_or_else(unseen);
+    let way_out = match state {
+        OwnerState::Stopped => "which is stopped: continue or end it",
+        OwnerState::Runs => {
+            "which is busy and not stopped: try again when this machine has less to do, or end that process if it hangs"
+        }
+        OwnerState::Unknown => "and may be stopped or busy: if it is stopped, continue or end it",
+    };
+    Error::unavailable(format!("{} is kept locked by {names}, {way_out}", path.display()))
 }
 
 /// Returns the error that [`is_removed`] recognizes.

@@ -18,7 +18,7 @@ use tenure_core::sync::Mutex;
 
 use crate::os::Noise;
 use crate::os::dir::{FileId, look_at};
-use crate::os::flock::{self, Haste};
+use crate::os::flock::{self, Haste, Patience};
 use crate::os::system::CloseListener;
 
 /// Stack of a thread that only waits.
@@ -132,7 +132,7 @@ impl Deaths {
 
 /// Handles an event of the kernel. Returns whether any watch is left.
 fn hear(noise: Noise) -> bool {
-    let soon = Haste::Until(Instant::now() + LETS_GO_WITHIN);
+    let soon = Haste::Patient(Patience::until(Instant::now() + LETS_GO_WITHIN));
     match noise {
         Noise::Closed(mark) => marked(mark).into_iter().for_each(|id| look(id, false, soon)),
         Noise::Over(mark) => marked(mark).into_iter().for_each(|id| look(id, true, soon)),
@@ -165,7 +165,7 @@ fn marked(mark: i32) -> Option<FileId> {
 fn look(id: FileId, over: bool, soon: Haste) {
     let file = DEATHS.lock().watched.get(&id).map(|watched| watched.file.clone());
     let Some(file) = file else { return };
-    if flock::attempt(soon, || flock::is_free(&file).then_some(())).is_some() {
+    if flock::attempt(soon, || flock::is_free(&file).then_some(()), || true).is_some() {
         return tell(id);
     }
     if over {

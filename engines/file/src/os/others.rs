@@ -6,7 +6,7 @@ use std::time::Duration;
 use std::{io, thread};
 
 use crate::os::dir::FileId;
-use crate::os::{Books, Noise, Show};
+use crate::os::{Books, LockOwners, Noise, Show};
 
 /// No id distinguishes one start of the machine from another.
 pub(crate) fn boot_id() -> u64 {
@@ -18,7 +18,7 @@ pub(crate) fn began_us() -> u64 {
 }
 
 /// There is no table of locks.
-pub(crate) fn holder_of(_id: FileId) -> Option<String> {
+pub(crate) fn owners_of(_id: FileId) -> Option<LockOwners> {
     None
 }
 

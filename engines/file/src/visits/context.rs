@@ -2,7 +2,7 @@
 //! other sessions, and the waiters of this process.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use tenure_core::{Error, Result};
 
@@ -12,10 +12,6 @@ use crate::sessions::session::{self, OwnSession};
 use crate::trouble::{self, refused};
 use crate::visits::mark;
 use crate::waking::watchers::Watchers;
-
-/// Time for which a verb tries to get a locked file: half of the promised limit, because a busy
-/// machine needs time for the error.
-pub(crate) const TRIES_FOR: Duration = Duration::from_secs(1);
 
 /// The common state of visits.
 pub(crate) struct StoreContext {
@@ -30,7 +26,7 @@ pub(crate) struct StoreContext {
 impl StoreContext {
     /// Opens the store in this directory, with a new session in it.
     pub(crate) fn open(root: Dir) -> Result<Self> {
-        let (books, sessions) = mark::make(&root, TRIES_FOR)?;
+        let (books, sessions) = mark::make(&root)?;
         let sessions = Arc::new(sessions);
         let path = sessions.path().to_owned();
         let peers = PeerSessions::new(sessions.clone());

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use tenure_core::sync::Mutex;
 use tenure_core::{Error, Result};
 
-use crate::os::flock::Haste;
+use crate::os::flock::{Haste, Patience};
 use crate::waking::wake;
 
 /// Maximum jobs that wait for one book: a longer queue helps no caller.
@@ -93,16 +93,17 @@ impl Helper {
         Ok(())
     }
 
-    /// Tries to get in, until then at most. The time is shorter if others have just failed.
+    /// Tries to get in, for this long at most. The time is shorter if others have just failed.
     pub(crate) fn get_in<T>(
         &self,
-        until: Instant,
+        patience: Patience,
         visit: impl FnOnce(Haste) -> Option<T>,
     ) -> Option<T> {
         let now = Instant::now();
         let is_kept_out = self.0.lock().kept_out.is_some_and(|at| now < at + IN_VAIN_LASTS);
         let again = now + TRIES_AGAIN_FOR;
-        let visited = visit(Haste::Until(if is_kept_out { until.min(again) } else { until }));
+        let patience = if is_kept_out { patience.at_most_until(again) } else { patience };
+        let visited = visit(Haste::Patient(patience));
         self.0.lock().kept_out = visited.is_none().then(Instant::now);
         visited
     }
@@ -178,7 +179,7 @@ mod tests {
     #[test]
     fn who_comes_after_somebody_who_tried_in_vain_tries_for_less_time() {
         let helper = Helper::default();
-        let far = Instant::now() + Duration::from_secs(60);
+        let far = Patience::until(Instant::now() + Duration::from_secs(60));
         let asked = |visited: Option<()>| {
             let mut given = None;
             helper.get_in(far, |haste| {
@@ -187,15 +188,19 @@ mod tests {
             });
             given.expect("it is tried")
         };
-        let less = |haste| matches!(haste, Haste::Until(end) if end < far);
-        assert_eq!([asked(Some(())), asked(None)], [Haste::Until(far); 2]);
+        let less = |haste| haste != Haste::Patient(far);
+        assert_eq!([asked(Some(())), asked(None)], [Haste::Patient(far); 2]);
         assert!(less(asked(None)) && less(asked(Some(()))), "somebody tried in vain before");
-        assert_eq!(asked(Some(())), Haste::Until(far), "it can be entered again");
-        let soon = Instant::now();
+        assert_eq!(asked(Some(())), Haste::Patient(far), "it can be entered again");
+        let soon = Patience::until(Instant::now());
         helper.get_in(soon, |_| None::<()>);
         assert!(less(asked(None)));
         helper.0.lock().kept_out = Instant::now().checked_sub(IN_VAIN_LASTS);
-        assert_eq!(asked(None), Haste::Until(far), "that was long ago");
-        assert_eq!(helper.get_in(soon, Some), Some(Haste::Until(soon)), "never longer than asked");
+        assert_eq!(asked(None), Haste::Patient(far), "that was long ago");
+        assert_eq!(
+            helper.get_in(soon, Some),
+            Some(Haste::Patient(soon)),
+            "never longer than asked"
+        );
     }
 }

@@ -1,7 +1,6 @@
 //! A store is a directory with a fixed set of books, and the sessions that use it.
 
 use std::sync::{Arc, Weak};
-use std::time::Instant;
 
 use tenure_core::sync::Mutex;
 use tenure_core::{Error, Result, Wake};
@@ -10,9 +9,9 @@ use crate::log::event_sink::NoticeKind;
 use crate::log::record::OwnerId;
 use crate::log::shelf::{self, BOOKS};
 use crate::os::dir::Dir;
-use crate::os::flock::Haste;
+use crate::os::flock::{Haste, Patience};
 use crate::trouble::held;
-use crate::visits::context::{StoreContext, TRIES_FOR};
+use crate::visits::context::StoreContext;
 use crate::visits::helper::{Helper, HelperAnswer};
 use crate::visits::slot::BookSlot;
 use crate::visits::visit::{After, Visit};
@@ -101,7 +100,7 @@ impl StoreView {
     pub(crate) async fn at_until<A, T>(
         self: &Arc<Self>,
         index: usize,
-        until: Option<Instant>,
+        patience: Option<Patience>,
         subject: &A,
         act: impl Fn(&mut Visit<'_>, &A) -> Result<T> + Send + 'static,
     ) -> Result<T>
@@ -113,15 +112,15 @@ impl StoreView {
             return answer;
         }
         let subject = subject.clone();
-        let until = until.unwrap_or_else(|| Instant::now() + TRIES_FOR);
-        self.later(index, until, move |visit| act(visit, &subject)).await
+        let patience = patience.unwrap_or_else(Patience::begin);
+        self.later(index, patience, move |visit| act(visit, &subject)).await
     }
 
     /// Runs a function in a book as soon as it can be entered, without blocking the caller.
     pub(crate) fn later<T: Send + 'static>(
         &self,
         index: usize,
-        until: Instant,
+        patience: Patience,
         act: impl FnOnce(&mut Visit<'_>) -> Result<T> + Send + 'static,
     ) -> HelperAnswer<T> {
         let me = self.me.clone();
@@ -130,7 +129,7 @@ impl StoreView {
             let store = me.upgrade().ok_or_else(unwanted)?;
             let act = |visit: &mut Visit<'_>| if wanted() { act(visit) } else { Err(unwanted()) };
             let visited =
-                store.helpers[index].get_in(until, |haste| store.visit(index, haste, act));
+                store.helpers[index].get_in(patience, |haste| store.visit(index, haste, act));
             visited.unwrap_or_else(|| Err(store.held(index)))
         })
     }
@@ -211,10 +210,10 @@ impl StoreView {
     }
 
     fn look_later(&self, index: usize, look: impl Fn(&mut Visit<'_>) + Send + 'static) {
-        let (me, until) = (self.me.clone(), Instant::now() + TRIES_FOR);
+        let (me, patience) = (self.me.clone(), Patience::begin());
         let told = self.helpers[index].tell(move || {
             let Some(store) = me.upgrade() else { return };
-            let looked = store.helpers[index].get_in(until, |haste| {
+            let looked = store.helpers[index].get_in(patience, |haste| {
                 store.visit(index, haste, |visit| {
                     look(visit);
                     Ok(())

@@ -59,6 +59,10 @@ pub(crate) fn serve() {
                 locked.push(file);
                 "locked".to_owned()
             }
+            ["unlock"] => {
+                locked.clear();
+                "unlocked".to_owned()
+            }
             ["work", name, times] => {
                 work(&store, name, times.parse().unwrap());
                 "worked".to_owned()
