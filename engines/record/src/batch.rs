@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use tenure_core::sync::Mutex;
-use tenure_core::{Error, Key, Result, Runtime};
+use tenure_core::{Error, Key, Reason, Result, Runtime};
 use tenure_kit::subscriptions::Subscriptions;
 use tokio::sync::{Semaphore, oneshot};
 
@@ -195,8 +195,11 @@ impl<S: RecordStore> LineSteps<S> {
         if self.room.is_closed() { self.closed() } else { self.late() }
     }
 
+    /// The error of a request that was not sent, because the client is closed. A retry would not
+    /// help.
     fn closed(&self) -> Error {
-        Error::unavailable(format!("the client of {} is closed", self.name))
+        Error::invalid(format!("the client of {} is closed", self.name))
+            .with_reason(Reason::Closed)
     }
 
     fn late(&self) -> Error {

@@ -359,8 +359,8 @@ fn a_client_that_closes_waits_for_its_operations_and_sends_no_more() {
         let (joined, ()) = join(joins, closes).await;
         joined.unwrap();
         let sent = store.steps.load(SeqCst) + store.free_joins.load(SeqCst);
-        assert_eq!(client.renew(&holds).await.unwrap_err().kind(), ErrorKind::Unavailable);
-        assert_eq!(client.line(&holds.key).await.unwrap_err().kind(), ErrorKind::Unavailable);
+        assert_eq!(client.renew(&holds).await.unwrap_err().reason(), Some(Reason::Closed));
+        assert_eq!(client.line(&holds.key).await.unwrap_err().reason(), Some(Reason::Closed));
         assert_eq!(store.steps.load(SeqCst) + store.free_joins.load(SeqCst), sent);
     });
 }
