@@ -241,6 +241,7 @@ mod tests {
             ("etcd", cfg!(feature = "etcd")),
             ("file:", cfg!(feature = "file")),
             ("mongodb", cfg!(feature = "mongodb")),
+            ("postgres", cfg!(feature = "postgres")),
             ("redis", cfg!(feature = "redis")),
             ("zookeeper", cfg!(feature = "zookeeper")),
         ] {

@@ -42,18 +42,19 @@
 //! [tokens](Token) is safe from that. [`fencing`] says which tokens it may refuse.
 //!
 //! [`connect()`] takes a URL. `redis::Settings`, `etcd::Settings`, `zookeeper::Settings`,
-//! `mongodb::Settings` and `file::Settings` are settings in code.
+//! `mongodb::Settings`, `postgres::Settings` and `file::Settings` are settings in code.
 //!
 //! # Features
 //!
 //! * `file`, `redis`: these engines; both are on by default.
-//! * `mongodb`, `etcd`, `zookeeper`: these engines, which have large dependencies.
+//! * `mongodb`, `postgres`, `etcd`, `zookeeper`: these engines, which have large dependencies.
 //! * `zookeeper-tls`: `zookeepers://`. The client of ZooKeeper brings a second provider of
 //!   cryptography (aws-lc) beside ring. A program that builds its own rustls configurations then
 //!   has to choose the provider explicitly.
 //! * `all`: all engines, as the command `tenure` has them.
 //! * `fence-redis`: [fences](mod@fence) for data in Redis; on by default.
 //! * `fence-mongodb`: [fences](mod@fence) for documents in MongoDB.
+//! * `fence-postgres`: [fences](mod@fence) for tables in PostgreSQL.
 //! * `metrics`: counts and durations through the `metrics` façade: see [`Locks`].
 //! * `serde`: public data types implement `Serialize`; keys, ids and shares implement
 //!   `Deserialize`.
@@ -104,11 +105,14 @@ pub mod limits {
     };
 }
 
-/// Fences: guarded writes to your own data in Redis or MongoDB, for locks of any store.
+/// Fences: guarded writes to your own data in Redis, MongoDB or PostgreSQL, for locks of any store.
 pub mod fence {
     /// Writes to MongoDB.
     #[cfg(feature = "fence-mongodb")]
     pub use tenure_fence_mongodb as mongodb;
+    /// Writes to PostgreSQL.
+    #[cfg(feature = "fence-postgres")]
+    pub use tenure_fence_postgres as postgres;
     /// Writes to Redis.
     #[cfg(feature = "fence-redis")]
     pub use tenure_fence_redis as redis;
@@ -133,6 +137,12 @@ pub mod file {
 pub mod mongodb {
     pub use tenure_mongodb::{ClientOptions, Settings, connect_over, connect_with};
     pub use tenure_mongodb_documents as documents;
+}
+
+/// More of PostgreSQL: [`Settings`](postgres::Settings) connect without a URL.
+#[cfg(feature = "postgres")]
+pub mod postgres {
+    pub use tenure_postgres::{Pem, Settings, Tls};
 }
 
 /// More of Redis: [`Settings`](redis::Settings) connect without a URL. A

@@ -79,6 +79,7 @@ fn the_time_to_wait_is_a_limit_for_connecting_too() {
     for (name, limits) in [
         ("redis", "timeout=10m&connect_timeout=10m"),
         ("mongodb", "timeout=10m"),
+        ("postgres", "timeout=10m&connect_timeout=10m"),
         ("etcd", "timeout=10m&connect_timeout=10m"),
         ("zookeeper", "timeout=10m&connect_timeout=10m"),
     ] {
@@ -100,7 +101,7 @@ fn servers_that_cannot_be_reached_are_named() {
         let url = format!("{}://{name}", engine.schemes[0].name);
         is_refused(&store.end(&["--on", &url, "keys"]), 69, &name);
     }
-    for scheme in ["redlock", "etcd", "zookeeper"] {
+    for scheme in ["redlock", "postgres", "etcd", "zookeeper"] {
         let url = format!("{scheme}://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3");
         let end = store.end(&["--on", &url, "keys"]);
         is_refused(&end, 69, "127.0.0.1:");
