@@ -17,15 +17,18 @@ const BY_THEMSELVES: [&str; 3] = ["engines/", "fences/", "cli/"];
 /// the longest first. etcd gets fewer: three members lose their quorum when sixteen heavy cases
 /// share two cores. The programs that break servers pass at a load of 40, so they may share the
 /// machine.
-const WAIT: [(&str, &str); 9] = [
+const WAIT: [(&str, &str); 12] = [
     ("engines/mongodb/tests/conformance.rs", "20"),
     ("engines/zookeeper/tests/faults.rs", THREADS),
     ("engines/etcd/tests/faults.rs", THREADS),
+    ("engines/toy/tests/conformance.rs", "20"),
     ("engines/mongodb-documents/tests/documents.rs", "20"),
     ("engines/mongodb-documents/tests/document_cases.rs", "16"),
+    ("engines/postgres/tests/conformance.rs", "20"),
     ("engines/zookeeper/tests/conformance.rs", "20"),
     ("engines/etcd/tests/conformance.rs", "10"),
     ("engines/redis/tests/conformance.rs", "20"),
+    ("engines/postgres/tests/faults.rs", THREADS),
     ("engines/mongodb/tests/faults.rs", THREADS),
 ];
 
@@ -53,8 +56,8 @@ pub(crate) struct Phase {
     pub jobs: Vec<Job>,
 }
 
-/// Three phases. First the quick programs, one for each core; then the programs that wait, one for
-/// each core; last, one at a time, the busy programs, the doc tests and the tests that must be
+/// Three phases. First the quick programs, one for each core; then the programs that wait, one more
+/// than there are cores; last, one at a time, the busy programs, the doc tests and the tests that must be
 /// alone.
 pub(crate) fn phases(programs: &[Program]) -> Vec<Phase> {
     let cores = available_parallelism().map_or(1, NonZero::get);
@@ -71,7 +74,7 @@ pub(crate) fn phases(programs: &[Program]) -> Vec<Phase> {
     one_by_one.extend(programs.iter().filter_map(alone));
     vec![
         Phase { at_once: cores, jobs: side_by_side },
-        Phase { at_once: cores, jobs: waiting },
+        Phase { at_once: cores + 1, jobs: waiting },
         Phase { at_once: 1, jobs: one_by_one },
     ]
 }
