@@ -25,6 +25,8 @@ use crate::trouble;
 
 /// Maximum notifications that wait for their reader.
 const NOTIFICATIONS_MAX: usize = 1024;
+/// The routine of the server that waits for the synchronous standby.
+const STANDBY_WAIT: &str = "SyncRepWaitForLSN";
 /// The message that asks a server for TLS.
 const TLS_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
 
@@ -179,6 +181,14 @@ where
                     if let Err(mpsc::error::TrySendError::Full(_)) = sender.try_send(notification) {
                         tracing::debug!("a notification is dropped, because too many wait");
                     }
+                }
+                // The wait for the standby was cancelled, and the commit that follows says nothing
+                // about it. Without the connection, the answer is unknown.
+                Some(Ok(AsyncMessage::Notice(notice)))
+                    if notice.routine() == Some(STANDBY_WAIT) =>
+                {
+                    tracing::warn!("a wait for the synchronous standby was cancelled");
+                    return;
                 }
                 Some(Ok(_)) => {}
                 Some(Err(error)) => {

@@ -57,8 +57,16 @@ pub(crate) async fn listen(
     listens.map_err(|error| trouble::error(&settings, &error))?;
     let (sender, receiver) = mpsc::channel(NOTICES_MAX);
     echo(link, inbox).await?;
-    let arrived = timeout(settings.timeout, notifications.recv()).await;
-    if !arrived.is_ok_and(|arrived| arrived.is_some()) {
+    let echoed = async {
+        while let Some(notification) = notifications.recv().await {
+            if notification.payload() == ECHO {
+                return true;
+            }
+            // The crate reads its lines when it begins to listen, so this one is known then.
+        }
+        false
+    };
+    if timeout(settings.timeout, echoed).await != Ok(true) {
         return Err(Error::unavailable(format!(
             "{} accepts LISTEN and does not deliver notifications: is it a pooler?",
             settings.name()

@@ -22,9 +22,10 @@ use crate::trouble::{self, Outcome};
 /// The longest wait for a row that another transaction has. The statements of a client go over one
 /// connection, so the others wait as well.
 const LOCK_TIMEOUT: &str = "50ms";
-/// As [`LOCK_TIMEOUT`], for a row that was not to be had before: a transaction of a user may hold
-/// it for long.
+/// As [`LOCK_TIMEOUT`], after [`LOCK_TRIES`]: a transaction of a user has the row, and may have it
+/// for long.
 const LOCK_TIMEOUT_AGAIN: &str = "5ms";
+const LOCK_TRIES: u32 = 4;
 /// Pauses between two tries to get a row.
 const LOCK_BACKOFF: Backoff = Backoff::new(Duration::from_millis(5), Duration::from_millis(250));
 
@@ -61,6 +62,30 @@ enum Written {
     Changed(Option<ReadRecord>),
     /// Another transaction has the row.
     Locked,
+}
+
+/// The tries of one verb to get a row that other transactions have.
+struct RowWait {
+    tries: u32,
+    backoff: Backoff,
+}
+
+impl Default for RowWait {
+    fn default() -> Self {
+        Self { tries: 0, backoff: LOCK_BACKOFF }
+    }
+}
+
+impl RowWait {
+    /// The time limit of the next try.
+    fn limit(&self) -> &'static str {
+        if self.tries < LOCK_TRIES { LOCK_TIMEOUT } else { LOCK_TIMEOUT_AGAIN }
+    }
+
+    async fn pause(&mut self) {
+        self.tries += 1;
+        tokio::time::sleep(self.backoff.pause()).await;
+    }
 }
 
 impl PostgresStore {
@@ -100,17 +125,14 @@ impl PostgresStore {
         statement: &str,
         parameters: &[Parameter<'_>],
     ) -> Result<Option<Row>> {
-        let mut limit = LOCK_TIMEOUT;
-        let mut backoff = LOCK_BACKOFF;
+        let mut wait = RowWait::default();
         loop {
+            let limit = wait.limit();
             let all: Vec<_> = [&[Parameter::Text(limit)], parameters].concat();
             match query(&self.link, statement, &all).await {
                 Ok(rows) => return Ok(rows.into_iter().next()),
                 Err(Refusal::Failed(error) | Refusal::Missing(error)) => return Err(error),
-                Err(Refusal::Conflict(_)) => {
-                    limit = LOCK_TIMEOUT_AGAIN;
-                    tokio::time::sleep(backoff.pause()).await;
-                }
+                Err(Refusal::Conflict(_)) => wait.pause().await,
             }
         }
     }
@@ -239,8 +261,7 @@ impl RecordStore for PostgresStore {
     }
 
     async fn step(&self, key: &Key, decide: &mut Decide<'_>) -> Result<()> {
-        let mut limit = LOCK_TIMEOUT;
-        let mut backoff = LOCK_BACKOFF;
+        let mut wait = RowWait::default();
         let mut known = None;
         loop {
             let read = match known.take() {
@@ -253,16 +274,13 @@ impl RecordStore for PostgresStore {
             if longest_us > read.longest_us {
                 self.raise_longest(longest_us).await?;
             }
-            match self.write(key, &read, &change, limit).await? {
+            match self.write(key, &read, &change, wait.limit()).await? {
                 Written::Yes => {
                     self.send(notices);
                     return Ok(());
                 }
                 Written::Changed(now) => known = now,
-                Written::Locked => {
-                    limit = LOCK_TIMEOUT_AGAIN;
-                    tokio::time::sleep(backoff.pause()).await;
-                }
+                Written::Locked => wait.pause().await,
             }
         }
     }

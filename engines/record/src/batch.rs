@@ -198,8 +198,7 @@ impl<S: RecordStore> LineSteps<S> {
     /// The error of a request that was not sent, because the client is closed. A retry would not
     /// help.
     fn closed(&self) -> Error {
-        Error::invalid(format!("the client of {} is closed", self.name))
-            .with_reason(Reason::Closed)
+        Error::invalid(format!("the client of {} is closed", self.name)).with_reason(Reason::Closed)
     }
 
     fn late(&self) -> Error {

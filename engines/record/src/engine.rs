@@ -11,6 +11,7 @@ use tenure_core::{
     Backoff, CounterValue, Engine, Guarantees, Key, LeaveMode, LeaveOutcome, Place, Result,
     Runtime, Sampler, Ticket, TicketState, Time, WaitMode, Wake, Window, jitter,
 };
+use tenure_kit::subscriptions::Notification;
 
 use crate::batch::LineBatcher;
 use crate::contract::RecordStore;
@@ -87,7 +88,14 @@ impl<S: RecordStore> RecordEngine<S> {
     /// Reads the ticket's place, and returns whether it may have changed. A read decides nothing:
     /// only a step serves a ticket, so that the record names the holder.
     async fn has_news(&self, ticket: &Ticket, seen: TicketState) -> Result<bool> {
+        let subscriptions = &self.listener.subscriptions;
         let place = self.place(ticket, LineVerb::Look).await?;
+        // The notice of it may be lost, and later watchers are to learn it, too.
+        match &place {
+            None => subscriptions.deliver(ticket.id, Notification::Out),
+            Some(place) if place.leaving => subscriptions.deliver(ticket.id, Notification::Told),
+            Some(_) => {}
+        }
         Ok(place.is_none_or(|place| place.leaving || place.state != seen))
     }
 
