@@ -32,6 +32,9 @@ const LOCK_BACKOFF: Backoff = Backoff::new(Duration::from_millis(5), Duration::f
 /// Tries to send a notice.
 const NOTICE_TRIES_MAX: u32 = 5;
 
+/// Time after which a waiter looks again whether the holder's transaction has ended.
+const HELD_FOR: Duration = Duration::from_millis(250);
+
 /// The least quarantine after a promotion.
 const LONGEST_MIN: Duration = Duration::from_secs(60);
 /// How long a longest ttl is remembered after it was used last: between this time and its double.
@@ -77,9 +80,13 @@ impl Default for RowWait {
 }
 
 impl RowWait {
+    fn is_long(&self) -> bool {
+        self.tries >= LOCK_TRIES
+    }
+
     /// The time limit of the next try.
     fn limit(&self) -> &'static str {
-        if self.tries < LOCK_TRIES { LOCK_TIMEOUT } else { LOCK_TIMEOUT_AGAIN }
+        if self.is_long() { LOCK_TIMEOUT_AGAIN } else { LOCK_TIMEOUT }
     }
 
     async fn pause(&mut self) {
@@ -268,7 +275,13 @@ impl RecordStore for PostgresStore {
                 Some(read) => read,
                 None => self.read_record(key).await?,
             };
-            let Some(change) = decide(&read.found) else { return Ok(()) };
+            let mut found = read.found.clone();
+            if wait.is_long() {
+                // A transaction holds the line for the last holder. Until it ends, no further
+                // ticket is served, and all other requests go on.
+                found.serve_from_us = found.serve_from_us.max(found.now_us + micros(HELD_FOR));
+            }
+            let Some(change) = decide(&found) else { return Ok(()) };
             let RecordChange { record, notices, .. } = &change;
             let longest_us = record.ends_us.saturating_sub(record.at_us);
             if longest_us > read.longest_us {
