@@ -20,7 +20,7 @@ const PAUSE: Shown =
 
 /// The cells of each engine, in the order of the columns: holder crash, holder pause, store crash,
 /// fail-over, clock step, full memory.
-const CELLS: [(&str, [Shown; 6]); 7] = [
+const CELLS: [(&str, [Shown; 6]); 8] = [
     (
         "file",
         [
@@ -50,6 +50,23 @@ const CELLS: [(&str, [Shown; 6]); 7] = [
                 "a_clock_that_is_set_forward_ends_lives_and_numbers_grow",
             ),
             Reason("mongod keeps records on its disk, and drops none for want of memory"),
+        ],
+    ),
+    (
+        "postgres",
+        [
+            CRASH,
+            PAUSE,
+            By(
+                "engines/postgres/tests/faults/crash.rs",
+                "a_killed_server_has_everything_that_was_answered_whatever_its_role_is_set_to",
+            ),
+            By(
+                "engines/postgres/tests/faults/promotion.rs",
+                "without_the_quarantine_two_hold_after_a_promotion",
+            ),
+            Reason("the server's clock ends leases, and a clock that is set moves their ends"),
+            Reason("PostgreSQL keeps rows on its disk, and drops none for want of memory"),
         ],
     ),
     (

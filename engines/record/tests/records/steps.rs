@@ -331,6 +331,21 @@ fn a_waiter_of_the_same_client_looks_if_the_answer_to_a_release_is_lost() {
 }
 
 #[test]
+fn each_watch_reports_a_request_to_leave_whose_notice_was_lost() {
+    play(true, async |Stage { store, host, client }: Stage| {
+        let other = store.client(host.clone());
+        let holds = ticket("k");
+        join_as(&client, &holds).await;
+        // The client does not listen yet.
+        other.leave(&holds, LeaveMode::Graceful).await.unwrap();
+        for _ in 0..2 {
+            let watch = client.watch(&holds, TicketState::Holding).await;
+            assert_eq!(watch.unwrap(), Wake::Look);
+        }
+    });
+}
+
+#[test]
 fn a_store_whose_channel_ends_at_once_is_asked_to_listen_less_and_less() {
     play(true, async |Stage { store, host, client }: Stage| {
         let other = store.client(host.clone());
