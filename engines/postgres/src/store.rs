@@ -19,15 +19,19 @@ use crate::settings::Settings;
 use crate::sql::Statements;
 use crate::trouble::{self, Outcome};
 
-/// The longest wait for a row that another transaction has. The statements of a client go over one
-/// connection, so the others wait as well.
-const LOCK_TIMEOUT: &str = "50ms";
-/// As [`LOCK_TIMEOUT`], after [`LOCK_TRIES`]: a transaction of a user has the row, and may have it
-/// for long.
-const LOCK_TIMEOUT_AGAIN: &str = "5ms";
-const LOCK_TRIES: u32 = 4;
+/// The longest first wait for a row. Other clients have it for the time of a commit, and are served
+/// in turn.
+const ROW_TIMEOUT: &str = "500ms";
+/// The longest wait for a row that was not to be had before: a transaction of a user may have it for
+/// long. The statements of a client go over one connection, so the others wait as well.
+const ROW_TIMEOUT_AGAIN: &str = "50ms";
+/// As [`ROW_TIMEOUT_AGAIN`], after [`ROW_TRIES_MANY`].
+const ROW_TIMEOUT_LAST: &str = "5ms";
+const ROW_TRIES_MANY: u32 = 8;
+/// The tries to serve a ticket while a transaction may hold the line for the last holder.
+const SERVE_TRIES: u32 = 3;
 /// Pauses between two tries to get a row.
-const LOCK_BACKOFF: Backoff = Backoff::new(Duration::from_millis(5), Duration::from_millis(250));
+const ROW_BACKOFF: Backoff = Backoff::new(Duration::from_millis(5), Duration::from_millis(250));
 
 /// Tries to send a notice.
 const NOTICE_TRIES_MAX: u32 = 5;
@@ -75,18 +79,24 @@ struct RowWait {
 
 impl Default for RowWait {
     fn default() -> Self {
-        Self { tries: 0, backoff: LOCK_BACKOFF }
+        Self { tries: 0, backoff: ROW_BACKOFF }
     }
 }
 
 impl RowWait {
+    /// Whether a transaction holds the line, as far as is known.
     fn is_long(&self) -> bool {
-        self.tries >= LOCK_TRIES
+        self.tries >= SERVE_TRIES
     }
 
-    /// The time limit of the next try.
-    fn limit(&self) -> &'static str {
-        if self.is_long() { LOCK_TIMEOUT_AGAIN } else { LOCK_TIMEOUT }
+    /// The time limit of the next try. A holder's transaction is in the way of a statement that
+    /// `serves`, and of no other.
+    fn limit(&self, serves: bool) -> &'static str {
+        match self.tries {
+            0 if !serves => ROW_TIMEOUT,
+            tries if tries < ROW_TRIES_MANY => ROW_TIMEOUT_AGAIN,
+            _ => ROW_TIMEOUT_LAST,
+        }
     }
 
     async fn pause(&mut self) {
@@ -116,7 +126,7 @@ impl PostgresStore {
 
     /// Executes a statement that no other transaction can be in the way of for long.
     async fn query(&self, statement: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Row>> {
-        let mut backoff = LOCK_BACKOFF;
+        let mut backoff = ROW_BACKOFF;
         loop {
             match query(&self.link, statement, parameters).await {
                 Ok(rows) => return Ok(rows),
@@ -134,7 +144,7 @@ impl PostgresStore {
     ) -> Result<Option<Row>> {
         let mut wait = RowWait::default();
         loop {
-            let limit = wait.limit();
+            let limit = wait.limit(false);
             let all: Vec<_> = [&[Parameter::Text(limit)], parameters].concat();
             match query(&self.link, statement, &all).await {
                 Ok(rows) => return Ok(rows.into_iter().next()),
@@ -220,7 +230,7 @@ impl PostgresStore {
         let texts = notices::texts(notices);
         let link = self.link.clone();
         self.link.home().spawn(async move {
-            let mut backoff = LOCK_BACKOFF;
+            let mut backoff = ROW_BACKOFF;
             for _ in 0..NOTICE_TRIES_MAX {
                 match notices::send(&link, &texts).await {
                     Ok(()) => return,
@@ -287,7 +297,7 @@ impl RecordStore for PostgresStore {
             if longest_us > read.longest_us {
                 self.raise_longest(longest_us).await?;
             }
-            match self.write(key, &read, &change, wait.limit()).await? {
+            match self.write(key, &read, &change, wait.limit(change.serves)).await? {
                 Written::Yes => {
                     self.send(notices);
                     return Ok(());
@@ -304,7 +314,7 @@ impl RecordStore for PostgresStore {
 
     async fn join_free(&self, key: &Key, join: &FreeJoin) -> Result<Option<u64>> {
         let parameters = [
-            Parameter::Text(LOCK_TIMEOUT),
+            Parameter::Text(ROW_TIMEOUT_AGAIN),
             key_of(key),
             Parameter::Bytes(&join.tickets),
             join.ttl_us.into(),
