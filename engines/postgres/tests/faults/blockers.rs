@@ -1,7 +1,9 @@
 //! A stranger's transaction has the row of a line while a verb needs it.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
+use tenure_conformance::fault::{Act, Match, Proxy};
 use tenure_core::{Engine as _, ErrorKind, LeaveMode, LeaveOutcome, Result, TicketState};
 use tenure_core::{WaitMode, Window};
 use tenure_servers::postgres::Server;
@@ -13,6 +15,10 @@ use super::stage::{
 
 const ENDS: [&str; 2] = ["COMMIT", "ROLLBACK"];
 const WINDOW: Option<Window> = Some(Window { per: LONG, limit: None });
+
+/// Whether the last ticket of `a` has expired.
+const IS_OVER: &str = "SELECT count(*) FROM tenure.line WHERE key = 'a' \
+     AND ends_us < extract(epoch FROM clock_timestamp()) * 1000000";
 
 /// Runs a verb while a stranger's transaction has executed `statement`. The transaction ends after
 /// the server has refused a row to the verb, and after `before_end`.
@@ -127,8 +133,6 @@ fn no_verb_decides_on_the_time_before_its_wait() {
     play(async || {
         const TTL: Duration = Duration::from_secs(2);
         const LOCK_A: &str = "SELECT FROM tenure.line WHERE key = 'a' FOR UPDATE";
-        const IS_OVER: &str = "SELECT count(*) FROM tenure.line WHERE key = 'a' \
-             AND ends_us < extract(epoch FROM clock_timestamp()) * 1000000";
         let server = Server::start().unwrap();
         let engine = engine(&format!("{}?timeout=60s", server.url())).await;
         for end in ENDS {
@@ -156,6 +160,45 @@ fn no_verb_decides_on_the_time_before_its_wait() {
             let place = behind(&server, (LOCK_A, end), joins, expires).await.expect("it waits");
             assert_eq!(place.state, TicketState::Holding, "{end}");
             assert!(engine.renew(&held).await.unwrap().is_none(), "{end}");
+        }
+    });
+}
+
+#[test]
+fn no_verb_decides_on_an_answer_that_came_late() {
+    play(async || {
+        const TTL: Duration = Duration::from_secs(2);
+        // It is only in the statement that reads a line.
+        const READS: &str = "t.timeline AS is_known";
+        let server = Server::start().unwrap();
+        let proxy = Proxy::to(SocketAddr::from((Ipv4Addr::LOCALHOST, server.port()))).unwrap();
+        let url = format!("postgres://postgres@{}/postgres?timeout=60s", proxy.address());
+        let engine = engine(&url).await;
+        // Each verb decides on a lease that ends before it knows.
+        for verb in ["renew", "leave", "join"] {
+            server.sql("DELETE FROM tenure.line").unwrap();
+            let (held, next) = (ticket("a", TTL), ticket("a", LONG));
+            engine.join(&held, WaitMode::NoWait).await.unwrap().expect("it is free");
+            let reply = proxy.on(Match::request_containing(READS), Act::HoldReply);
+            let asks = async {
+                match verb {
+                    "renew" => assert_eq!(engine.renew(&held).await.unwrap(), None),
+                    "leave" => {
+                        let left = engine.leave(&held, LeaveMode::Now).await.unwrap();
+                        assert_eq!(left, LeaveOutcome::Absent);
+                    }
+                    _ => {
+                        let place = engine.join(&next, WaitMode::Wait).await.unwrap();
+                        assert_eq!(place.unwrap().state, TicketState::Holding);
+                    }
+                }
+            };
+            let late = async {
+                until("the line is read", async || reply.is_hit()).await;
+                until("the lease ends", async || number(&server, IS_OVER) == 1).await;
+                reply.release();
+            };
+            soon("it is answered", async { tokio::join!(asks, late) }).await;
         }
     });
 }
