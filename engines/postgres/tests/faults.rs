@@ -1,0 +1,29 @@
+//! Faults: what becomes of locks when servers, connections, rows and clocks fail.
+#![cfg(unix)]
+
+#[path = "faults/blockers.rs"]
+mod blockers;
+#[path = "faults/crash.rs"]
+mod crash;
+#[path = "faults/crowds.rs"]
+mod crowds;
+#[path = "faults/dropped.rs"]
+mod dropped;
+#[path = "faults/gremlins.rs"]
+mod gremlins;
+#[path = "faults/listeners.rs"]
+mod listeners;
+#[path = "faults/names.rs"]
+mod names;
+#[path = "faults/network.rs"]
+mod network;
+#[path = "faults/promotion.rs"]
+mod promotion;
+#[path = "faults/refusals.rs"]
+mod refusals;
+#[path = "faults/roles.rs"]
+mod roles;
+#[path = "faults/silence.rs"]
+mod silence;
+#[path = "faults/stage.rs"]
+mod stage;

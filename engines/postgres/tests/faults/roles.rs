@@ -1,0 +1,154 @@
+//! The settings of the client's role, and its rights.
+
+use tenure_core::{Locks, OnceOutcome};
+use tenure_servers::postgres::{Server, Setup};
+
+use super::stage::{LONG, Stranger, again, at_last, connect, play, soon, until, until_line};
+
+/// Functions and tables of a stranger with the names of PostgreSQL's and Tenure's.
+const HOSTILE: &str = "CREATE SCHEMA evil; GRANT USAGE ON SCHEMA evil TO PUBLIC;
+    CREATE FUNCTION evil.clock_timestamp() RETURNS timestamptz LANGUAGE sql AS 'SELECT now() - interval ''1 day''';
+    CREATE FUNCTION evil.statement_timestamp() RETURNS timestamptz LANGUAGE sql AS 'SELECT now() - interval ''1 day''';
+    CREATE FUNCTION evil.set_config(text, text, boolean) RETURNS text LANGUAGE sql AS 'SELECT NULL::text';
+    CREATE FUNCTION evil.current_setting(text) RETURNS text LANGUAGE sql AS 'SELECT ''no''';
+    CREATE FUNCTION evil.pg_notify(text, text) RETURNS void LANGUAGE sql AS 'SELECT';
+    CREATE FUNCTION evil.pg_walfile_name(pg_lsn) RETURNS text LANGUAGE sql AS 'SELECT ''00000009''';
+    CREATE FUNCTION evil.substr(text, int, int) RETURNS text LANGUAGE sql AS 'SELECT ''00000009''';
+    CREATE FUNCTION evil.length(bytea) RETURNS int LANGUAGE sql AS 'SELECT 0';
+    CREATE TABLE evil.line (key int); CREATE TABLE evil.meta (format int); CREATE TABLE evil.value (n int)";
+
+/// Calls each verb, and hands a lock over between two clients.
+async fn visit(url: &str) {
+    let (locks, other) = (connect(url).await, connect(url).await);
+    assert!(locks.guarantees().push);
+    let mutex = locks.mutex("a").ttl(LONG);
+    let guard = at_last("it is locked", async || mutex.lock().await).await;
+    at_last("it renews", async || guard.extend().await).await;
+    let waiter = tokio::spawn({
+        let mutex = other.mutex("a").ttl(LONG);
+        async move { again(|| mutex.lock()).await }
+    });
+    until_line(&locks, "a", 2).await;
+    let keys = at_last("the keys are read", async || locks.keys("a").await).await;
+    assert_eq!(keys.len(), 1);
+    let token = guard.token();
+    drop(guard);
+    let next = soon("the waiter is served", waiter).await.unwrap();
+    assert!(next.token() > token);
+    drop(next);
+    until_line(&locks, "a", 0).await;
+    let sequence = locks.sequence("s");
+    let first = at_last("a number", async || sequence.next().await).await;
+    assert!(at_last("a number", async || sequence.next().await).await > first);
+    let counter = locks.counter("c").window(LONG);
+    let counted = at_last("it counts", async || counter.add(2).await).await;
+    assert!(counted.allowed && counted.value >= 2, "{counted:?}");
+    let once = locks.once("o").slot("1");
+    let ran = at_last("it runs", async || once.run(async |_, _| Ok::<_, ()>(())).await).await;
+    assert!(matches!(ran, OnceOutcome::Done(()) | OnceOutcome::Over(_)), "{ran:?}");
+    meet(&[locks, other]).await;
+}
+
+/// Many tasks of two clients meet at one row.
+async fn meet(clients: &[Locks; 2]) {
+    let tasks = (0..8).map(|at| {
+        let locks = clients[at % 2].clone();
+        tokio::spawn(async move {
+            for _ in 0..4 {
+                let mutex = locks.mutex("b").ttl(LONG);
+                drop(again(|| mutex.lock()).await);
+                let sequence = locks.sequence("t");
+                again(|| sequence.next()).await;
+            }
+        })
+    });
+    for task in tasks.collect::<Vec<_>>() {
+        soon("the task ends", task).await.unwrap();
+    }
+    until_line(&clients[0], "b", 0).await;
+}
+
+#[test]
+fn the_settings_of_a_role_do_no_harm() {
+    play(async || {
+        let server = Setup::new().limited_user("locks", "se/cret").start().unwrap();
+        server.sql(HOSTILE).unwrap();
+        let settings = [
+            "default_transaction_isolation = 'repeatable read'",
+            "default_transaction_isolation = 'serializable'",
+            "default_transaction_deferrable = on",
+            "search_path = evil, public",
+            "TimeZone = 'Asia/Kathmandu'",
+            "DateStyle = 'German, DMY'",
+            "IntervalStyle = 'sql_standard'",
+            "standard_conforming_strings = off",
+            "bytea_output = 'escape'",
+            "statement_timeout = '100ms'",
+            "lock_timeout = '1ms'",
+            "idle_in_transaction_session_timeout = '10ms'",
+            "idle_session_timeout = '200ms'",
+            "synchronous_commit = off",
+            "client_encoding = 'LATIN1'",
+            "client_min_messages = 'debug5'",
+            "plan_cache_mode = 'force_generic_plan'",
+            "enable_indexscan = off",
+            "row_security = off",
+        ];
+        for (at, setting) in settings.iter().enumerate() {
+            println!("{setting}");
+            server.sql(&format!("ALTER ROLE locks SET {setting}")).unwrap();
+            visit(&format!("{}?schema=case-{at}", server.url())).await;
+            server.sql("ALTER ROLE locks RESET ALL").unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_stranger_with_an_old_snapshot_stops_no_verb() {
+    play(async || {
+        let server = Server::start().unwrap();
+        let locks = connect(server.url()).await;
+        locks.mutex("a").lock().await.unwrap().release().await.unwrap();
+        for isolation in ["REPEATABLE READ", "SERIALIZABLE"] {
+            let stranger = Stranger::of(&server).await;
+            let begin = format!("BEGIN ISOLATION LEVEL {isolation}; SELECT FROM tenure.line");
+            stranger.sql(&begin).await;
+            let began = std::time::Instant::now();
+            let mut times = Vec::new();
+            while began.elapsed() < std::time::Duration::from_secs(10) {
+                let asked = std::time::Instant::now();
+                let mutex = locks.mutex("a").ttl(LONG);
+                let guard = at_last("it is locked", async || mutex.lock().await).await;
+                at_last("it renews", async || guard.extend().await).await;
+                guard.release().await.unwrap();
+                times.push(asked.elapsed());
+            }
+            let last = times.split_off(times.len() * 9 / 10);
+            let (first, last) = (times.iter().min(), last.iter().max());
+            println!("{isolation}: {} rounds, from {first:?} to {last:?}", times.len());
+            stranger.sql("COMMIT").await;
+        }
+    });
+}
+
+#[test]
+fn a_role_that_becomes_read_only_is_told_and_comes_back() {
+    play(async || {
+        let server = Setup::new().limited_user("locks", "se/cret").start().unwrap();
+        let locks = connect(server.url()).await;
+        let guard = locks.mutex("a").ttl(LONG).lock().await.unwrap();
+        server.sql("ALTER ROLE locks SET default_transaction_read_only = on").unwrap();
+        server.sql("SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE application_name = 'tenure'").unwrap();
+        until("the refusal is told", async || {
+            let tried = locks.mutex("b").ttl(LONG).try_lock().await;
+            tried.is_err_and(|error| error.to_string().contains("read-only"))
+        })
+        .await;
+        server.sql("ALTER ROLE locks RESET ALL").unwrap();
+        until("it is locked", async || {
+            locks.mutex("b").ttl(LONG).try_lock().await.is_ok_and(|guard| guard.is_some())
+        })
+        .await;
+        until("it is still held", async || guard.extend().await.is_ok()).await;
+    });
+}
