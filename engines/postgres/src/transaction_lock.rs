@@ -89,6 +89,6 @@ pub async fn try_transaction_lock(transaction: &Transaction<'_>, key: &str) -> R
 ///
 /// [`Invalid`](tenure_core::ErrorKind::Invalid) if the key is empty or too long.
 pub fn transaction_lock_number(key: &str) -> Result<i64> {
-    let [a, b, c, d, e, f, g, h, ..] = Key::new(key)?.hash_in(NAMESPACE);
-    Ok(i64::from_be_bytes([a, b, c, d, e, f, g, h]))
+    let hash = Key::new(key)?.hash_in(NAMESPACE);
+    Ok(hash[..8].iter().fold(0, |number, byte| number << 8 | i64::from(*byte)))
 }

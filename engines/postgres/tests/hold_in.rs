@@ -61,8 +61,9 @@ async fn a_lease_ends_under_a_transaction(bench: Bench, end: End) {
     let other = bench.locks().await;
     let waits = tokio::spawn(async move { other.mutex("k").lock().await });
     until_kept_out(&bench).await;
-    let rest = "SELECT holder FROM {schema}.line";
-    assert_eq!(bench.number(rest).await, line.token(), "the lease has ended, and no other holds");
+    // The lease has ended, and no other ticket holds.
+    let holder = bench.number("SELECT holder FROM {schema}.line").await;
+    assert!([0, line.token()].contains(&holder), "{holder}");
     assert!(!waits.is_finished());
     match end {
         End::Commit => transaction.commit().await.unwrap(),
@@ -90,14 +91,15 @@ async fn a_release_inside_of_the_transaction_serves_the_next_after_its_end() {
     while locks.line("k").await.unwrap().len() < 2 {
         tokio::task::yield_now().await;
     }
-    let releases = tokio::spawn(guard.release());
+    let releasing = tokio::spawn(guard.release());
     until_kept_out(&bench).await;
     transaction.commit().await.unwrap();
     waits.await.unwrap().unwrap().release().await.unwrap();
     assert_eq!(bench.number("SELECT count(*) FROM {schema}.written").await, 1);
     // The time limit of the release may have come before the commit.
-    let released = releases.await.unwrap();
-    assert!(released.is_ok() || released.is_err_and(|error| error.is_retryable()));
+    if let Err(error) = releasing.await.unwrap() {
+        assert!(error.is_retryable(), "{error}");
+    }
     bench.end().await;
 }
 
