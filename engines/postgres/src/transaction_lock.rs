@@ -75,7 +75,8 @@ pub async fn try_transaction_lock(transaction: &Transaction<'_>, key: &str) -> R
 /// It is the first 8 bytes of the SHA-256 of `tenure`, a zero byte and the key. In SQL:
 ///
 /// ```text
-/// SELECT ('x' || encode(substr(sha256('tenure\000'::bytea || convert_to('invoices/42', 'UTF8')), 1, 8), 'hex'))::bit(64)::bigint
+/// SELECT ('x' || encode(substr(sha256('tenure\000'::bytea || convert_to('invoices/42', 'UTF8')),
+///     1, 8), 'hex'))::bit(64)::bigint
 /// ```
 ///
 /// ```
