@@ -13,7 +13,7 @@ use crate::inspect::{bench, break_ticket, count, keys, line, next, ps, watch};
 #[cfg(feature = "mcp")]
 use crate::mcp;
 use crate::screen::printable;
-use crate::{aliases, key_after_dashes, lead, once, pages, run, store};
+use crate::{aliases, key_after_dashes, lead, once, pages, run, setup, store};
 
 /// Locks for the shell: run a program under a lock, lead, inspect, break, count.
 ///
@@ -86,6 +86,7 @@ impl Cli {
             Command::Mcp(_) => "mcp",
             Command::Renew(_) => "renew",
             Command::Drop(_) => "drop",
+            Command::Setup(_) => "setup",
             Command::Completions(_) => "completions",
             Command::Man => "man",
             _ => return Ok(()),
@@ -116,6 +117,7 @@ pub(crate) enum Command {
     Next(next::Args),
     Count(count::Args),
     Bench(bench::Args),
+    Setup(setup::Args),
     #[cfg(feature = "mcp")]
     Mcp(mcp::Args),
     Completions(pages::Completions),

@@ -21,6 +21,7 @@ mod progress;
 mod retry_budget;
 mod run;
 mod screen;
+mod setup;
 mod store;
 mod supervisor;
 
@@ -72,6 +73,7 @@ fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Next(args) => next::next(&at, json, &args),
         Command::Count(args) => count::count(&at, json, &args),
         Command::Bench(args) => bench::bench(&at, json, &args),
+        Command::Setup(args) => setup::setup(&at, &args),
         #[cfg(feature = "mcp")]
         Command::Mcp(args) => mcp::mcp(at, &args),
         Command::Completions(args) => pages::completions(&args, args::visible_command()),

@@ -290,7 +290,7 @@ fn a_short_help_fits_a_screen() {
     let store = Store::new();
     let verbs = [
         "run", "once", "lead", "take", "renew", "drop", "show", "line", "ps", "keys", "break",
-        "watch", "next", "count", "bench", "mcp",
+        "watch", "next", "count", "bench", "setup", "mcp",
     ];
     for words in std::iter::once(vec!["-h"]).chain(verbs.iter().map(|verb| vec![*verb, "-h"])) {
         let (_, shown) = Pty::start(&store.tenure(&words), 80).end();
@@ -337,6 +337,20 @@ fn a_bench_measures_and_cleans_up() {
 }
 
 #[test]
+fn a_store_without_tables_needs_no_setup() {
+    let store = Store::unmade();
+    for words in [&["setup"][..], &["setup", "--dry-run"]] {
+        let end = store.end(words);
+        assert_eq!((end.code, end.out.as_str()), (0, ""), "{end:?}");
+        assert_eq!(end.err, "tenure: this store has no tables, and needs no setup\n");
+    }
+    assert_eq!(store.end(&["setup", "--quiet"]).err, "");
+    assert!(!store.path("store").exists(), "no store is made");
+    assert_eq!(store.end(&["--on", "memory:", "setup"]).code, 77);
+    assert_eq!(store.end(&["setup", "--json"]).code, 64);
+}
+
+#[test]
 fn pages_are_written() {
     let store = Store::new();
     for shell in ["bash", "zsh", "fish"] {
@@ -350,7 +364,7 @@ fn pages_are_written() {
     assert!(man.contains(r"<\fIKEY\fR> \-\- <\fICMD\fR>"), "the command stands behind `--`: {man}");
     let verbs = [
         "run", "once", "lead", "line", "ps", "keys", "break", "watch", "next", "count", "bench",
-        "mcp",
+        "setup", "mcp",
     ];
     for verb in verbs {
         for words in [&["help", verb][..], &[verb, "--help"]] {

@@ -17,6 +17,8 @@ mod mcp_run;
 mod mongodb;
 mod once;
 mod once_stores;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod ps;
 mod pty;
 mod recipes;

@@ -24,17 +24,21 @@
 //! | `sql`, `schema` | the statements, and the tables |
 //! | `store` | `RecordStore`, the contract of a store of records |
 //! | `notices` | `LISTEN` and `NOTIFY` |
+//! | `hold_in` | the holder's own transaction, which keeps its successor out |
+//! | `transaction_lock` | advisory locks of a transaction |
 //! | `trouble` | error messages |
 
 mod connection;
 mod description;
 mod facts;
+mod hold_in;
 mod notices;
 mod primary;
 mod schema;
 mod settings;
 mod sql;
 mod store;
+mod transaction_lock;
 mod trouble;
 mod url;
 
@@ -45,9 +49,13 @@ use tenure_core::{BackgroundRuntime, Locks, Result, Runtime};
 use tenure_record::RecordEngine;
 
 pub use description::DESCRIPTION;
+pub use hold_in::{HeldLine, HoldIn};
 pub use settings::Settings;
 pub use store::PostgresStore;
 pub use tenure_kit::tls::{Pem, Tls};
+/// The driver, whose transactions [`HoldIn`] uses.
+pub use tokio_postgres;
+pub use transaction_lock::{transaction_lock, transaction_lock_number, try_transaction_lock};
 
 /// Retries of a verb whose answer was lost. Together they outlast a restart of the server.
 const RETRIES: Retries = Retries::times(6);
@@ -96,3 +104,8 @@ async fn engine_with(
     };
     OnRuntime::make(host, opening).await
 }
+
+/// Compiles the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeOfPostgres;

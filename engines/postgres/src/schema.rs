@@ -5,7 +5,6 @@ use tenure_kit::Link;
 use tokio::time::sleep;
 
 use crate::primary::{Primary, Refusal, query};
-use crate::settings::Settings;
 use crate::sql::Statements;
 use crate::trouble;
 
@@ -13,12 +12,6 @@ use crate::trouble;
 const FORMAT: i32 = 1;
 /// Tries to make the tables, while other clients make them at the same time.
 const TRIES_MAX: u32 = 10;
-
-/// Returns the SQL that makes the tables of these settings: what a client executes if they are
-/// missing. An administrator can execute it, so that clients need no right to create tables.
-pub(crate) fn sql(settings: &Settings) -> String {
-    Statements::new(&settings.quoted_schema()).schema
-}
 
 /// Makes the tables if they are missing, and refuses those of a newer version.
 pub(crate) async fn make(link: &Link<Primary>, statements: &Statements) -> Result<()> {

@@ -10,6 +10,8 @@ use tenure_kit::secret::Secret;
 use tenure_kit::tls::Tls;
 use tenure_kit::url::{Address, Login};
 
+use crate::sql::Statements;
+
 pub(crate) const PORT: u16 = 5432;
 pub(crate) const SCHEMA: &str = "tenure";
 /// The longest identifier of PostgreSQL.
@@ -108,14 +110,7 @@ impl Settings {
     /// [`Invalid`](tenure_core::ErrorKind::Invalid) unless it has 1 to 63 bytes without NUL, and
     /// does not begin with `pg_`.
     pub fn schema(self, schema: impl Into<String>) -> Result<Self> {
-        let schema = schema.into();
-        let fits = (1..=IDENTIFIER_BYTES_MAX).contains(&schema.len());
-        if !fits || schema.contains('\0') || schema.starts_with("pg_") {
-            return Err(Error::invalid(
-                "`schema` takes a name of 1 to 63 bytes that does not begin with pg_",
-            ));
-        }
-        Ok(Self { schema, ..self })
+        Ok(Self { schema: checked_schema(schema.into())?, ..self })
     }
 
     /// Connects by TLS. The default is a connection without it.
@@ -171,6 +166,14 @@ impl Settings {
         crate::open(self).await
     }
 
+    /// Returns the SQL that makes the tables, as [`connect`](Self::connect) does where they are
+    /// missing. An administrator can execute it, so that clients need no right to make tables.
+    ///
+    /// It may be executed again, and changes nothing then.
+    pub fn setup_sql(&self) -> String {
+        Statements::new(&self.quoted_schema()).schema
+    }
+
     /// Refuses settings that contradict each other.
     pub(crate) fn check(&self) -> Result<()> {
         if self.login.user.is_none() {
@@ -183,7 +186,7 @@ impl Settings {
 
     /// The schema as an identifier in quotes.
     pub(crate) fn quoted_schema(&self) -> String {
-        format!("\"{}\"", self.schema.replace('"', "\"\""))
+        quoted(&self.schema)
     }
 
     pub(crate) fn password(&self) -> Option<&Secret> {
@@ -200,6 +203,22 @@ impl Settings {
         let hosts: Vec<_> = self.hosts.iter().map(Host::to_string).collect();
         format!("PostgreSQL at {}", hosts.join(", "))
     }
+}
+
+/// Refuses a name that no schema of the tables may have.
+pub(crate) fn checked_schema(schema: String) -> Result<String> {
+    let fits = (1..=IDENTIFIER_BYTES_MAX).contains(&schema.len());
+    if !fits || schema.contains('\0') || schema.starts_with("pg_") {
+        return Err(Error::invalid(
+            "`schema` takes a name of 1 to 63 bytes that does not begin with pg_",
+        ));
+    }
+    Ok(schema)
+}
+
+/// A name as an identifier in quotes.
+pub(crate) fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
 }
 
 impl fmt::Display for Host {

@@ -109,10 +109,37 @@ fn said(settings: &Settings, error: &tokio_postgres::Error) -> String {
         (None, Some(source)) => source.to_string(),
         (None, None) => error.to_string(),
     };
-    let text: String =
-        text.chars().take(WORDS_MAX).map(|one| if one < ' ' { ' ' } else { one }).collect();
-    let text = redact(settings.password().into_iter(), text);
+    let text = redact(settings.password().into_iter(), first_words(&text));
     text.map_or_else(String::new, |text| format!(" (it says: {text})"))
+}
+
+/// Returns the error of a statement in a transaction of the user's.
+pub(crate) fn in_transaction(error: &tokio_postgres::Error) -> Error {
+    let Some(said) = error.as_db_error() else {
+        return Error::unavailable(format!(
+            "the connection of the transaction failed: repeat the transaction ({error})"
+        ));
+    };
+    let (code, text) = (said.code(), first_words(said.message()));
+    match code {
+        &SqlState::INSUFFICIENT_PRIVILEGE => Error::rejected(format!(
+            "the user of this transaction may not lock the row of the line (it says: {text}): see the engine's README for the rights"
+        )),
+        &SqlState::UNDEFINED_TABLE | &SqlState::UNDEFINED_COLUMN => Error::rejected(format!(
+            "the database of this transaction does not have the tables of the locks (it says: {text}): use the database and the schema that keep the lock"
+        )),
+        _ => match code.code().get(..2) {
+            Some("08" | "25" | "40" | "53" | "55" | "57") => Error::unavailable(format!(
+                "PostgreSQL did not carry out a statement (it says: {text}): roll back and repeat the transaction"
+            )),
+            _ => Error::rejected(format!("PostgreSQL refused a statement (it says: {text})")),
+        },
+    }
+}
+
+/// The begin of a message, in one line.
+fn first_words(text: &str) -> String {
+    text.chars().take(WORDS_MAX).map(|one| if one < ' ' { ' ' } else { one }).collect()
 }
 
 pub(crate) fn no_answer(settings: &Settings) -> Error {
@@ -151,7 +178,7 @@ pub(crate) fn is_made_twice(error: &tokio_postgres::Error) -> bool {
 pub(crate) fn not_made(settings: &Settings, error: &tokio_postgres::Error) -> Error {
     if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) {
         return Error::rejected(format!(
-            "the schema {:?} is missing, and this user may not make it{}: execute GRANT CREATE ON DATABASE … TO …, or have an administrator execute the SQL in the engine's README",
+            "the schema {:?} is missing, and this user may not make it{}: execute GRANT CREATE ON DATABASE … TO …, or have an administrator execute the SQL of `tenure setup --dry-run`",
             settings.schema,
             said(settings, error)
         ));
