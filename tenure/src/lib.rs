@@ -31,7 +31,7 @@
 //! | a rate limit | [`Counter`] |
 //! | holders, waiters, events | [`Locks::line`], [`Locks::keys`], [`Locks::watch_prefix`] |
 //! | to end the hold of another program | [`Locks::break_ticket`] |
-//! | writes no old holder can make | [`fencing`], `etcd::StillHeld`, `zookeeper::StillHeld` |
+//! | writes no old holder can make | [`fencing`], `postgres::HoldIn`, `etcd::StillHeld`, `zookeeper::StillHeld` |
 //! | no async | [`Locks::blocking`] |
 //!
 //! All futures that acquire a lock are `Send` and `'static`, so `tokio::spawn` accepts them. They
@@ -140,9 +140,13 @@ pub mod mongodb {
 }
 
 /// More of PostgreSQL: [`Settings`](postgres::Settings) connect without a URL.
+/// [`HoldIn`](postgres::HoldIn) keeps the successor out until a transaction of your own has ended.
 #[cfg(feature = "postgres")]
 pub mod postgres {
-    pub use tenure_postgres::{Pem, Settings, Tls};
+    pub use tenure_postgres::{
+        HeldLine, HoldIn, Pem, Settings, Tls, tokio_postgres, transaction_lock,
+        transaction_lock_number, try_transaction_lock,
+    };
 }
 
 /// More of Redis: [`Settings`](redis::Settings) connect without a URL. A

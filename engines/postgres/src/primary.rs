@@ -79,6 +79,15 @@ pub(crate) async fn query(
     statement: &str,
     parameters: &[Parameter<'_>],
 ) -> Result<Vec<Row>, Refusal> {
+    // On the heap: the driver's future has several kilobytes.
+    Box::pin(execute(link, statement, parameters)).await
+}
+
+async fn execute(
+    link: &Link<Primary>,
+    statement: &str,
+    parameters: &[Parameter<'_>],
+) -> Result<Vec<Row>, Refusal> {
     let settings = &link.server().settings;
     let typed: Vec<_> = parameters.iter().map(Parameter::typed).collect();
     let until = Instant::now() + settings.timeout;

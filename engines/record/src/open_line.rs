@@ -236,7 +236,7 @@ impl OpenLine {
             }));
             served_to = served.last().map_or(0, |slot| slot.number);
         }
-        let serves = served_to > self.served_to;
+        let is_grant = served_to > self.served_to;
         if !self.is_changed && self.notices.is_empty() {
             return None;
         }
@@ -248,7 +248,7 @@ impl OpenLine {
         let tickets = format::write(Base { at_us, last }, served_to, self.line.slots());
         let record = LineRecord { at_us, last, holder, ends_us, tickets };
         let Self { until_us, notices, .. } = self;
-        Some(RecordChange { record, serves, until_us, notices })
+        Some(RecordChange { record, serves: is_grant, until_us, notices })
     }
 }
 
