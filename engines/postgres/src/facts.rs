@@ -20,8 +20,11 @@ const RELATIVES: [(&str, &str, &str); 3] = [
     ("DSQL", "Aurora DSQL", "it has no row locks that wait"),
 ];
 
+/// A transaction that has begun before a standby was promoted stays read-only: it is a standby's.
 const ASK: &str = "SELECT version() AS version, current_setting('server_version_num')::int AS number, \
-     pg_is_in_recovery() AS is_standby, current_setting('transaction_read_only') = 'on' AS is_read_only, \
+     pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on' \
+         AND current_setting('default_transaction_read_only') = 'off' AS is_standby, \
+     current_setting('default_transaction_read_only') = 'on' AS is_read_only, \
      pg_backend_pid() AS pid, current_setting('fsync') = 'on' AS fsync, \
      current_setting('full_page_writes') = 'on' AS full_page_writes, \
      current_setting('transaction_isolation') AS isolation, \

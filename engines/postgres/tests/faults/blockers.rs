@@ -115,14 +115,14 @@ fn each_verb_on_a_number_or_value_counts_from_what_a_blocker_leaves() {
                 let adds = format!("UPDATE tenure.{table} SET value = value + 10");
                 let (own, name) = (engine.clone(), name.clone());
                 let verb = async move { own.add(&name, 1, window).await };
-                let value = behind(&server, (&adds, end), verb, async || {}).await;
+                let value = behind(&server, (&adds, end), Box::pin(verb), async || {}).await;
                 assert_eq!(value.value, if is_changed { 12 } else { 2 }, "{table} {end}");
             }
             engine.swap(&name, "", "first").await.unwrap();
             let own = (engine.clone(), name.clone());
             let verb = async move { own.0.swap(&own.1, "first", "mine").await };
             let change = ("UPDATE tenure.value SET value = 'theirs'", end);
-            let value = behind(&server, change, verb, async || {}).await;
+            let value = behind(&server, change, Box::pin(verb), async || {}).await;
             assert_eq!(value, if is_changed { "theirs" } else { "mine" }, "{end}");
         }
     });
@@ -155,11 +155,11 @@ fn no_verb_decides_on_the_time_before_its_wait() {
             let left = behind(&server, (LOCK_A, end), leaves, expires).await;
             assert_eq!(left, LeaveOutcome::Absent, "{end}");
 
-            let (own, held, next) = (engine.clone(), hold().await, ticket("a", LONG));
+            let (own, first, next) = (engine.clone(), hold().await, ticket("a", LONG));
             let joins = async move { own.join(&next, WaitMode::Wait).await };
             let place = behind(&server, (LOCK_A, end), joins, expires).await.expect("it waits");
             assert_eq!(place.state, TicketState::Holding, "{end}");
-            assert!(engine.renew(&held).await.unwrap().is_none(), "{end}");
+            assert!(engine.renew(&first).await.unwrap().is_none(), "{end}");
         }
     });
 }
@@ -266,10 +266,11 @@ fn a_blocked_verb_is_answered_in_time_and_nothing_stale_is_carried_out() {
         }
         at_last("it leaves", async || engine.leave(&free, LeaveMode::Now).await).await;
         for window in [None, WINDOW] {
-            let added = at_last("it counts", async || engine.add(&name, 1, window).await).await;
+            let add = async || Box::pin(engine.add(&name, 1, window)).await;
+            let added = at_last("it counts", add).await;
             assert!(added.allowed);
         }
-        at_last("it swaps", async || engine.swap(&name, "", "a").await).await;
+        at_last("it swaps", async || Box::pin(engine.swap(&name, "", "a")).await).await;
 
         let stranger = Stranger::of(&server).await;
         let lock = "BEGIN; SELECT FROM tenure.line FOR UPDATE; SELECT FROM tenure.sequence FOR UPDATE; \

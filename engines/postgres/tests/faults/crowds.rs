@@ -1,4 +1,4 @@
-//! Many: a thousand waiters of one lock, and two thousand locks of one client.
+//! Many: a thousand waiters of one lock, and a thousand locks of one client.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -55,9 +55,9 @@ fn a_thousand_waiters_of_which_half_give_up_are_served_in_turn() {
 }
 
 #[test]
-fn two_thousand_locks_are_kept_by_one_client() {
+fn a_thousand_locks_are_kept_by_one_client() {
     play(async || {
-        const LOCKS: usize = 2000;
+        const LOCKS: usize = 1000;
         const TTL: Duration = Duration::from_secs(30);
         let server = Server::start().unwrap();
         let locks = connect(server.url()).await;
@@ -73,7 +73,7 @@ fn two_thousand_locks_are_kept_by_one_client() {
         // A lease that has not been renewed twice by then has expired.
         tokio::time::sleep(TTL * 2).await;
         let requests = number(&server, TRANSACTIONS) - before;
-        println!("{} requests a second", requests as f64 / began.elapsed().as_secs_f64());
+        println!("{requests} requests in {:?}", began.elapsed());
         println!("the table has {} KiB", number(&server, KILOBYTES));
         let lost = guards.iter().filter(|guard| guard.check().is_err()).count();
         assert_eq!(lost, 0);

@@ -52,7 +52,7 @@ fn each_verb_comes_through_when_its_backend_is_terminated() {
                 let locks = locks.clone();
                 async move {
                     if window {
-                        // It would count twice if it were repeated, so the error is told.
+                        // It would count twice if it were repeated, so it returns the error.
                         let counter = locks.counter("c").window(LONG);
                         return again(|| counter.add(1)).await.value;
                     }
@@ -75,7 +75,7 @@ fn each_verb_comes_through_when_its_backend_is_terminated() {
 }
 
 /// Takes, renews and releases a lock, and counts, until the story is over. Returns the number of
-/// rounds. Each verb comes through, or is told with an error that may be retried.
+/// rounds. Each verb comes through, or returns an error that may be retried.
 async fn work(locks: Locks, at: usize, is_over: Arc<AtomicBool>, newest: Arc<AtomicU64>) -> u64 {
     let mut rounds = 0;
     let mutex = locks.mutex(format!("k{}", at % 3)).ttl(LONG);

@@ -1,5 +1,7 @@
 //! The connection that listens ends, while tickets wait.
 
+use std::time::Duration;
+
 use tenure_core::{Locks, MutexGuard, Result};
 use tenure_servers::postgres::Server;
 use tokio::task::JoinHandle;
@@ -59,7 +61,7 @@ fn waiters_are_served_while_listening_connections_are_terminated_again_and_again
         let ends = tokio::spawn(async move {
             loop {
                 gremlin.count(&terminate).await;
-                tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+                tokio::time::sleep(Duration::from_millis(100)).await;
             }
         });
         guard.release().await.unwrap();

@@ -6,6 +6,8 @@ use tenure_servers::postgres::Server;
 
 use super::stage::{LONG, connect, play, soon, until_line};
 
+const TTL: Duration = Duration::from_secs(2);
+
 #[test]
 fn a_process_of_the_same_name_neither_renews_nor_releases_the_lock_of_another() {
     play(async || {
@@ -25,7 +27,6 @@ fn a_process_of_the_same_name_neither_renews_nor_releases_the_lock_of_another() 
         guard.extend().await.expect("the other has released its own ticket alone");
         guard.release().await.unwrap();
 
-        const TTL: Duration = Duration::from_secs(2);
         let guard = one.mutex("b").ttl(TTL).manual_renewal().lock().await.unwrap();
         let renews = two.mutex("b").ttl(TTL).renew_every(TTL / 8);
         let next = soon("it is served, though it has renewed itself", renews.lock()).await.unwrap();

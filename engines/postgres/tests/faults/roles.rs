@@ -1,5 +1,7 @@
 //! The settings of the client's role, and its rights.
 
+use std::time::{Duration, Instant};
+
 use tenure_core::{Locks, OnceOutcome};
 use tenure_servers::postgres::{Server, Setup};
 
@@ -41,8 +43,8 @@ async fn visit(url: &str) {
     let first = at_last("a number", async || sequence.next().await).await;
     assert!(at_last("a number", async || sequence.next().await).await > first);
     let counter = locks.counter("c").window(LONG);
-    let counted = at_last("it counts", async || counter.add(2).await).await;
-    assert!(counted.allowed && counted.value >= 2, "{counted:?}");
+    let value = at_last("it counts", async || counter.add(2).await).await;
+    assert!(value.allowed && value.value >= 2, "{value:?}");
     let once = locks.once("o").slot("1");
     let ran = at_last("it runs", async || once.run(async |_, _| Ok::<_, ()>(())).await).await;
     assert!(matches!(ran, OnceOutcome::Done(()) | OnceOutcome::Over(_)), "{ran:?}");
@@ -111,12 +113,12 @@ fn a_stranger_with_an_old_snapshot_stops_no_verb() {
         locks.mutex("a").lock().await.unwrap().release().await.unwrap();
         for isolation in ["REPEATABLE READ", "SERIALIZABLE"] {
             let stranger = Stranger::of(&server).await;
-            let begin = format!("BEGIN ISOLATION LEVEL {isolation}; SELECT FROM tenure.line");
-            stranger.sql(&begin).await;
-            let began = std::time::Instant::now();
+            let opens = format!("BEGIN ISOLATION LEVEL {isolation}; SELECT FROM tenure.line");
+            stranger.sql(&opens).await;
+            let began = Instant::now();
             let mut times = Vec::new();
-            while began.elapsed() < std::time::Duration::from_secs(10) {
-                let asked = std::time::Instant::now();
+            while began.elapsed() < Duration::from_secs(10) {
+                let asked = Instant::now();
                 let mutex = locks.mutex("a").ttl(LONG);
                 let guard = at_last("it is locked", async || mutex.lock().await).await;
                 at_last("it renews", async || guard.extend().await).await;
