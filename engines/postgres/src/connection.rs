@@ -19,7 +19,7 @@ use tokio_postgres::{AsyncMessage, Client, Config, NoTls, Notification};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::facts::ServerFacts;
+use crate::facts::PrimaryFacts;
 use crate::settings::{Host, Settings};
 use crate::trouble;
 
@@ -33,7 +33,7 @@ const TLS_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
 /// An open connection to a primary.
 pub(crate) struct OpenConnection {
     pub(crate) client: Client,
-    pub(crate) facts: ServerFacts,
+    pub(crate) facts: PrimaryFacts,
     driver: JoinHandle<()>,
 }
 
@@ -110,7 +110,7 @@ async fn open<E: FnOnce() + Send + 'static>(
         #[cfg(not(unix))]
         Host::Socket(_) => return Err(Error::unsupported("this system has no Unix sockets")),
     };
-    let asked = ServerFacts::ask(settings, host, &client).await;
+    let asked = PrimaryFacts::ask(settings, host, &client).await;
     let facts = asked.inspect_err(|_| driver.abort())?;
     // Only now: a standby that was asked is not the connection that is in use.
     if let Some(ended) = ended.take() {

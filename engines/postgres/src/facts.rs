@@ -38,7 +38,7 @@ const OLD_SNAPSHOT: i32 = 100_000;
 /// Facts about a primary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools, reason = "each setting is independent")]
-pub(crate) struct ServerFacts {
+pub(crate) struct PrimaryFacts {
     is_pooled: bool,
     fsync: bool,
     full_page_writes: bool,
@@ -48,7 +48,7 @@ pub(crate) struct ServerFacts {
     oldest: i32,
 }
 
-impl ServerFacts {
+impl PrimaryFacts {
     /// Asks a server, and refuses one that cannot keep locks.
     pub(crate) async fn ask(settings: &Settings, host: &Host, client: &Client) -> Result<Self> {
         let none: &[(&(dyn tokio_postgres::types::ToSql + Sync), Type)] = &[];

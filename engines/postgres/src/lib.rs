@@ -22,7 +22,7 @@
 //! | `connection`, `primary` | how a connection to the primary is opened, and a statement on it |
 //! | `facts` | the results of the start-up check: guarantees, refusals, warnings |
 //! | `sql`, `schema` | the statements, and the tables |
-//! | `store` | `RecordStore`, the contract of a store of records |
+//! | `store`, `row_wait` | `RecordStore`, the contract of a store of records; waits for a row |
 //! | `notices` | `LISTEN` and `NOTIFY` |
 //! | `hold_in` | the holder's own transaction, which keeps its successor out |
 //! | `transaction_lock` | advisory locks of a transaction |
@@ -34,6 +34,7 @@ mod facts;
 mod hold_in;
 mod notices;
 mod primary;
+mod row_wait;
 mod schema;
 mod settings;
 mod sql;

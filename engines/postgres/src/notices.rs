@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use tokio_postgres::Notification;
 
 use crate::connection::{OpenConnection, open_primary};
-use crate::primary::{Parameter, Primary, Refusal, query};
+use crate::primary::{Parameter, Primary, QueryRefusal, query};
 use crate::settings::{Host, Settings};
 use crate::sql::NOTIFY;
 use crate::trouble;
@@ -35,7 +35,7 @@ pub(crate) fn texts(notices: &[RecordNotice]) -> NoticeTexts {
 }
 
 /// Sends notices in a transaction of their own.
-pub(crate) async fn send(link: &Link<Primary>, texts: &NoticeTexts) -> Result<(), Refusal> {
+pub(crate) async fn send(link: &Link<Primary>, texts: &NoticeTexts) -> Result<(), QueryRefusal> {
     let parameters = [Parameter::Texts(&texts.channels), Parameter::Texts(&texts.payloads)];
     query(link, NOTIFY, &parameters).await.map(drop)
 }
@@ -90,7 +90,7 @@ async fn echo(link: &Link<Primary>, inbox: Inbox) -> Result<()> {
     let texts = NoticeTexts { channels: vec![channel(inbox)], payloads: vec![ECHO.to_owned()] };
     match send(link, &texts).await {
         Ok(()) => Ok(()),
-        Err(Refusal::Failed(error) | Refusal::Missing(error)) => Err(error),
+        Err(QueryRefusal::Failed(error) | QueryRefusal::Missing(error)) => Err(error),
         Err(_) => Err(trouble::no_answer(&link.server().settings)),
     }
 }

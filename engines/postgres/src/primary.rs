@@ -8,7 +8,7 @@ use tokio_postgres::types::{ToSql, Type};
 
 use crate::connection::{OpenConnection, open_primary};
 use crate::settings::Settings;
-use crate::trouble::{self, Outcome};
+use crate::trouble::{self, SqlOutcome};
 
 /// The primary among the hosts of the settings.
 pub(crate) struct Primary {
@@ -49,15 +49,15 @@ impl Parameter<'_> {
 
 /// Why a statement returned no rows.
 #[derive(Debug)]
-pub(crate) enum Refusal {
+pub(crate) enum QueryRefusal {
     /// Another transaction has the row, or has rolled this one back. Nothing was written.
-    Conflict(Outcome),
+    Conflict(SqlOutcome),
     /// There is no such table.
     Missing(Error),
     Failed(Error),
 }
 
-impl From<Error> for Refusal {
+impl From<Error> for QueryRefusal {
     fn from(error: Error) -> Self {
         Self::Failed(error)
     }
@@ -78,7 +78,7 @@ pub(crate) async fn query(
     link: &Link<Primary>,
     statement: &str,
     parameters: &[Parameter<'_>],
-) -> Result<Vec<Row>, Refusal> {
+) -> Result<Vec<Row>, QueryRefusal> {
     // On the heap: the driver's future has several kilobytes.
     Box::pin(execute(link, statement, parameters)).await
 }
@@ -87,7 +87,7 @@ async fn execute(
     link: &Link<Primary>,
     statement: &str,
     parameters: &[Parameter<'_>],
-) -> Result<Vec<Row>, Refusal> {
+) -> Result<Vec<Row>, QueryRefusal> {
     let settings = &link.server().settings;
     let typed: Vec<_> = parameters.iter().map(Parameter::typed).collect();
     let until = Instant::now() + settings.timeout;
@@ -100,15 +100,17 @@ async fn execute(
     match timeout_at(until, connection.client.query_typed(statement, &typed)).await {
         Ok(Ok(rows)) => Ok(rows),
         Ok(Err(error)) => match trouble::outcome(&error) {
-            outcome @ (Outcome::Locked | Outcome::RolledBack) => Err(Refusal::Conflict(outcome)),
+            outcome @ (SqlOutcome::Locked | SqlOutcome::RolledBack) => {
+                Err(QueryRefusal::Conflict(outcome))
+            }
             outcome => {
-                if outcome == Outcome::Ended {
+                if outcome == SqlOutcome::Ended {
                     link.give_up(connection.generation());
                 }
                 let sentence = trouble::error(settings, &error);
                 Err(match outcome {
-                    Outcome::Missing => Refusal::Missing(sentence),
-                    _ => Refusal::Failed(sentence),
+                    SqlOutcome::Missing => QueryRefusal::Missing(sentence),
+                    _ => QueryRefusal::Failed(sentence),
                 })
             }
         },

@@ -4,7 +4,7 @@ use tenure_core::{Error, Reason, Result};
 use tenure_kit::Link;
 use tokio::time::sleep;
 
-use crate::primary::{Primary, Refusal, query};
+use crate::primary::{Primary, QueryRefusal, query};
 use crate::sql::Statements;
 use crate::trouble;
 
@@ -51,8 +51,8 @@ async fn format(link: &Link<Primary>, statements: &Statements) -> Result<Option<
             Some(row) => Ok(Some(row.get("format"))),
             None => Err(trouble::no_meta(settings)),
         },
-        Err(Refusal::Missing(_)) => Ok(None),
-        Err(Refusal::Conflict(_)) => Err(trouble::no_answer(settings)),
-        Err(Refusal::Failed(error)) => Err(error),
+        Err(QueryRefusal::Missing(_)) => Ok(None),
+        Err(QueryRefusal::Conflict(_)) => Err(trouble::no_answer(settings)),
+        Err(QueryRefusal::Failed(error)) => Err(error),
     }
 }

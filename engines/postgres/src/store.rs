@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_core::sync::Mutex;
-use tenure_core::{Backoff, CounterValue, Guarantees, Key, NUMBER_MAX, Result, Window, errors};
+use tenure_core::{CounterValue, Guarantees, Key, NUMBER_MAX, Result, Window, errors};
 use tenure_kit::{Link, ServerClient};
 use tenure_record::{
     Decide, FoundRecord, FreeJoin, Inbox, LineRecord, RecordChange, RecordNotice, RecordStore,
@@ -14,24 +14,11 @@ use tokio::time::Instant;
 use tokio_postgres::Row;
 
 use crate::notices;
-use crate::primary::{Parameter, Primary, Refusal, query};
+use crate::primary::{Parameter, Primary, QueryRefusal, query};
+use crate::row_wait::{ROW_BACKOFF, ROW_TIMEOUT_AGAIN, RowWait};
 use crate::settings::Settings;
 use crate::sql::Statements;
-use crate::trouble::{self, Outcome};
-
-/// The longest first wait for a row. Other clients have it for the time of a commit, and are served
-/// in turn.
-const ROW_TIMEOUT: &str = "500ms";
-/// The longest wait for a row that was not to be had before: a transaction of a user may have it for
-/// long. The statements of a client go over one connection, so the others wait as well.
-const ROW_TIMEOUT_AGAIN: &str = "50ms";
-/// As [`ROW_TIMEOUT_AGAIN`], after [`ROW_TRIES_MANY`].
-const ROW_TIMEOUT_LAST: &str = "5ms";
-const ROW_TRIES_MANY: u32 = 8;
-/// The tries to serve a ticket while a transaction may hold the line for the last holder.
-const SERVE_TRIES: u32 = 3;
-/// Pauses between two tries to get a row.
-const ROW_BACKOFF: Backoff = Backoff::new(Duration::from_millis(5), Duration::from_millis(250));
+use crate::trouble::{self, SqlOutcome};
 
 /// Tries to send a notice.
 const NOTICE_TRIES_MAX: u32 = 5;
@@ -71,40 +58,6 @@ enum Written {
     Locked,
 }
 
-/// The tries of one verb to get a row that other transactions have.
-struct RowWait {
-    tries: u32,
-    backoff: Backoff,
-}
-
-impl Default for RowWait {
-    fn default() -> Self {
-        Self { tries: 0, backoff: ROW_BACKOFF }
-    }
-}
-
-impl RowWait {
-    /// Whether a transaction holds the line, as far as is known.
-    fn is_long(&self) -> bool {
-        self.tries >= SERVE_TRIES
-    }
-
-    /// The time limit of the next try. A holder's transaction is in the way of a statement that
-    /// `serves`, and of no other.
-    fn limit(&self, serves: bool) -> &'static str {
-        match self.tries {
-            0 if !serves => ROW_TIMEOUT,
-            tries if tries < ROW_TRIES_MANY => ROW_TIMEOUT_AGAIN,
-            _ => ROW_TIMEOUT_LAST,
-        }
-    }
-
-    async fn pause(&mut self) {
-        self.tries += 1;
-        tokio::time::sleep(self.backoff.pause()).await;
-    }
-}
-
 impl PostgresStore {
     /// Opens the database on the current runtime, and makes the tables if they are missing.
     pub(crate) async fn open(settings: Settings) -> Result<Self> {
@@ -130,8 +83,10 @@ impl PostgresStore {
         loop {
             match query(&self.link, statement, parameters).await {
                 Ok(rows) => return Ok(rows),
-                Err(Refusal::Failed(error) | Refusal::Missing(error)) => return Err(error),
-                Err(Refusal::Conflict(_)) => tokio::time::sleep(backoff.pause()).await,
+                Err(QueryRefusal::Failed(error) | QueryRefusal::Missing(error)) => {
+                    return Err(error);
+                }
+                Err(QueryRefusal::Conflict(_)) => tokio::time::sleep(backoff.pause()).await,
             }
         }
     }
@@ -148,8 +103,10 @@ impl PostgresStore {
             let all: Vec<_> = [&[Parameter::Text(limit)], parameters].concat();
             match query(&self.link, statement, &all).await {
                 Ok(rows) => return Ok(rows.into_iter().next()),
-                Err(Refusal::Failed(error) | Refusal::Missing(error)) => return Err(error),
-                Err(Refusal::Conflict(_)) => wait.pause().await,
+                Err(QueryRefusal::Failed(error) | QueryRefusal::Missing(error)) => {
+                    return Err(error);
+                }
+                Err(QueryRefusal::Conflict(_)) => wait.pause().await,
             }
         }
     }
@@ -210,9 +167,9 @@ impl PostgresStore {
                 let now = || row.get::<_, bool>("is_known").then(|| ReadRecord::of(row));
                 Ok(if is_written { Written::Yes } else { Written::Changed(now()) })
             }
-            Err(Refusal::Failed(error) | Refusal::Missing(error)) => Err(error),
-            Err(Refusal::Conflict(Outcome::Locked)) => Ok(Written::Locked),
-            Err(Refusal::Conflict(_)) => Ok(Written::Changed(None)),
+            Err(QueryRefusal::Failed(error) | QueryRefusal::Missing(error)) => Err(error),
+            Err(QueryRefusal::Conflict(SqlOutcome::Locked)) => Ok(Written::Locked),
+            Err(QueryRefusal::Conflict(_)) => Ok(Written::Changed(None)),
         }
     }
 
@@ -326,8 +283,8 @@ impl RecordStore for PostgresStore {
                 self.set_clock(unsigned(row.get("at_us")));
                 unsigned(row.get("last"))
             })),
-            Err(Refusal::Conflict(_)) => Ok(None),
-            Err(Refusal::Failed(error) | Refusal::Missing(error)) => Err(error),
+            Err(QueryRefusal::Conflict(_)) => Ok(None),
+            Err(QueryRefusal::Failed(error) | QueryRefusal::Missing(error)) => Err(error),
         }
     }
 

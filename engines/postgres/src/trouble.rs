@@ -13,9 +13,9 @@ use crate::settings::{Host, Settings};
 /// Maximum letters of a server's message in an error.
 const WORDS_MAX: usize = 160;
 
-/// What follows from the error of a statement.
+/// The consequence of a statement's error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum SqlOutcome {
     /// Another transaction has the row.
     Locked,
     /// The transaction was rolled back, because another one was in its way.
@@ -28,18 +28,18 @@ pub(crate) enum Outcome {
     Failed,
 }
 
-pub(crate) fn outcome(error: &tokio_postgres::Error) -> Outcome {
-    let Some(code) = error.code() else { return Outcome::Ended };
+pub(crate) fn outcome(error: &tokio_postgres::Error) -> SqlOutcome {
+    let Some(code) = error.code() else { return SqlOutcome::Ended };
     match code.code() {
-        "55P03" => Outcome::Locked,
-        "40001" | "40P01" => Outcome::RolledBack,
-        "42P01" | "3F000" => Outcome::Missing,
+        "55P03" => SqlOutcome::Locked,
+        "40001" | "40P01" => SqlOutcome::RolledBack,
+        "42P01" | "3F000" => SqlOutcome::Missing,
         // `admin_shutdown`, `crash_shutdown`, `cannot_connect_now`, `idle_session_timeout`, and
         // the whole class of connection exceptions. `read_only_sql_transaction`: the primary has
         // become a standby behind this address.
-        "57P01" | "57P02" | "57P03" | "57P05" | "25006" => Outcome::Ended,
-        other if other.starts_with("08") => Outcome::Ended,
-        _ => Outcome::Failed,
+        "57P01" | "57P02" | "57P03" | "57P05" | "25006" => SqlOutcome::Ended,
+        other if other.starts_with("08") => SqlOutcome::Ended,
+        _ => SqlOutcome::Failed,
     }
 }
 

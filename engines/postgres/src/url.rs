@@ -11,8 +11,8 @@ use crate::settings::{Host, PORT};
 
 impl Settings {
     /// Reads the settings of a URL: `postgres://USER:PASSWORD@HOST,HOST/DATABASE?option=value`. The
-    /// options have the names that `libpq` has for them. With `host`, the directory of a Unix socket,
-    /// the host before the path only gives the port.
+    /// options have the names that `libpq` has for them. With `host`, the directory of a Unix
+    /// socket, the host before the path only gives the port.
     ///
     /// # Errors
     ///

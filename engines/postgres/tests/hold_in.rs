@@ -20,6 +20,9 @@ use tokio_postgres::{Client, IsolationLevel, Transaction};
 /// Life of a lease that is to end within its test.
 const TTL: Duration = Duration::from_millis(1500);
 
+/// Life of a waiter's ticket that has to be renewed within its test.
+const WAITER_TTL: Duration = Duration::from_secs(8);
+
 /// How the holder's transaction ends.
 #[derive(Clone, Copy, PartialEq)]
 enum End {
@@ -74,6 +77,33 @@ async fn a_lease_ends_under_a_transaction(bench: Bench, end: End) {
     assert_eq!(written, i64::from(end == End::Commit));
     assert_lost(hold(&line, &mut client).await);
     next.release().await.unwrap();
+    bench.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiters_keep_their_places_while_a_transaction_outlives_the_lease() {
+    let Some(bench) = bench().await else { return };
+    let line = a_holder_without_renewals(&bench).await;
+    let mut client = bench.connect().await;
+    let transaction = client.transaction().await.unwrap();
+    line.hold_in(&transaction).await.unwrap();
+    let (other, third) = (bench.locks().await, bench.locks().await);
+    let waits = tokio::spawn(async move { other.mutex("k").ttl(WAITER_TTL).lock().await });
+    // The waiter has taken the holder's ticket out, and is not served.
+    bench.until("SELECT count(*) FROM {schema}.line WHERE holder = 0").await;
+    let lives = i64::try_from(WAITER_TTL.as_micros()).unwrap();
+    let now = "SELECT extract(epoch FROM clock_timestamp()) * 1000000";
+    let over = bench.number(now).await + lives;
+    let joins = tokio::spawn(async move { third.mutex("k").lock().await });
+    bench.until(&format!("{now} - {over}")).await;
+    assert!(!waits.is_finished() && !joins.is_finished());
+    transaction.commit().await.unwrap();
+    let next = waits.await.unwrap().unwrap();
+    let token = next.token();
+    next.release().await.unwrap();
+    let last = joins.await.unwrap().unwrap();
+    assert!(last.token() > token);
+    last.release().await.unwrap();
     bench.end().await;
 }
 

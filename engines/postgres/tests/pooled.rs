@@ -1,4 +1,5 @@
-//! A pooler is noticed: waiters poll behind it, unless the server itself is named for notifications.
+//! A pooler is noticed: waiters poll behind it, unless the server itself is named for
+//! notifications.
 #![cfg(unix)]
 
 use tenure_core::Locks;

@@ -66,7 +66,8 @@ pub struct RecordChange {
 }
 
 /// Decides a step. `None`: nothing is written. The closure has no effects outside of the crate, so
-/// a store whose write failed may call it again with the record as it is then. The last call counts.
+/// a store whose write failed may call it again with the record as it is then. The last call
+/// counts.
 pub type Decide<'a> = dyn FnMut(&FoundRecord) -> Option<RecordChange> + Send + 'a;
 
 /// A join of a line without tickets.
@@ -95,10 +96,10 @@ impl FreeJoin {
 
 /// A client of a store with a record, a clock and an atomic step.
 ///
-/// 1. **Step.** A [`step`](Self::step) writes only over the record that it has shown, also if there
-///    was no record. Either no other client writes it in the meantime, because the step locks it, or
-///    the write compares it and the step decides again. Steps on different keys do not exclude each
-///    other.
+/// 1. **Step.** A [`step`](Self::step) writes only over the record that it has shown, also if
+///    there was no record. Either no other client writes it in the meantime, because the step locks
+///    it, or the write compares it and the step decides again. Steps on different keys do not
+///    exclude each other.
 /// 2. **Clock.** [`FoundRecord::now_us`] is the clock of the store. It is read after the record was
 ///    locked; or the write locks the record, reads the clock, and is refused from
 ///    [`RecordChange::until_us`] on. The clocks of clients decide nothing.
@@ -128,8 +129,9 @@ pub trait RecordStore: Send + Sync + 'static {
     fn read(&self, key: &Key) -> impl Future<Output = Result<FoundRecord>> + Send;
 
     /// Joins a line without tickets in one trip. Returns the ticket's number, which is
-    /// `max(last + 1, floor)`, with the [floor](FoundRecord::floor). The record is [`FreeJoin::record`] then, with this number and the
-    /// clock, which is read after the record is locked.
+    /// `max(last + 1, floor)`, with the [floor](FoundRecord::floor). The record is
+    /// [`FreeJoin::record`] then, with this number and the clock, which is read after the record is
+    /// locked.
     ///
     /// `None`: nothing was changed, and the crate makes a step. That is right if the record has
     /// tickets, `last` is [`NUMBER_MAX`](tenure_core::NUMBER_MAX), no ticket may be served yet

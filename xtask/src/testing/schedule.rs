@@ -57,8 +57,8 @@ pub(crate) struct Phase {
 }
 
 /// Three phases. First the quick programs, one for each core; then the programs that wait, one more
-/// than there are cores; last, one at a time, the busy programs, the doc tests and the tests that must be
-/// alone.
+/// than there are cores; last, one at a time, the busy programs, the doc tests and the tests that
+/// must be alone.
 pub(crate) fn phases(programs: &[Program]) -> Vec<Phase> {
     let cores = available_parallelism().map_or(1, NonZero::get);
     let (waiting, quick): (Vec<_>, Vec<_>) =
