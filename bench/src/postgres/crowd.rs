@@ -7,7 +7,8 @@ use tenure_servers::postgres::Server;
 
 use super::kinds::{CLIENTS, OURS};
 use super::size::size;
-use crate::contest::crowd::Crowd;
+use crate::contest::contender::Held;
+use crate::contest::crowd::{Crowd, Tasks};
 use crate::contest::kind::Kind;
 use crate::contest::stores::Stores;
 use crate::contest::workers::workers;
@@ -48,11 +49,20 @@ pub(crate) fn run(
     Ok(())
 }
 
+/// Waiters of several clients come one by one, so that no two neighbours in line are of one client.
+async fn gather(crowd: &Crowd, key: &'static str) -> Result<(Held, Tasks)> {
+    if crowd.kind.name == OURS.name {
+        crowd.gather(key).await
+    } else {
+        crowd.gather_one_by_one(key).await
+    }
+}
+
 #[allow(clippy::cast_precision_loss, reason = "counts of some thousands")]
 fn requests(kind: Kind, waiters: u64, counter: &Server) -> Result<f64> {
     let runtime = workers();
     let crowd = Crowd { kind, urls: vec![counter.url()], waiters };
-    let waiting = runtime.block_on(crowd.gather("counted"))?;
+    let waiting = runtime.block_on(gather(&crowd, "counted"))?;
     counter.sql("SELECT pg_stat_statements_reset()")?;
     runtime.block_on(Crowd::leave(waiting))?;
     let count = counter.sql(COUNT)?;
@@ -64,7 +74,7 @@ fn requests(kind: Kind, waiters: u64, counter: &Server) -> Result<f64> {
 fn leaves(kind: Kind, waiters: u64, stores: &Stores) -> Result<(Duration, Duration)> {
     let runtime = workers();
     let crowd = Crowd { kind, urls: stores.urls.clone(), waiters };
-    let waiting = runtime.block_on(crowd.gather("timed"))?;
+    let waiting = runtime.block_on(gather(&crowd, "timed"))?;
     let servers = processor::with_children(&stores.pids);
     let used = processor::of_all(&servers);
     let time = runtime.block_on(Crowd::leave(waiting))?;

@@ -48,6 +48,18 @@ impl Multiplexed {
         Ok(got.then_some(shared))
     }
 
+    /// Waits for the key on a connection that holds nothing.
+    async fn wait(&self, number: i64) -> Result<Shared, String> {
+        let free = self.free().await?;
+        {
+            let mut session = free.lock().await;
+            session.ask("advisory_lock", number).await?;
+            session.held.insert(number);
+        }
+        self.sessions.lock().push_back(free.clone());
+        Ok(free)
+    }
+
     /// A connection that holds nothing. No other task uses it until it is put back.
     async fn free(&self) -> Result<Shared, String> {
         let is_free = |one: &Shared| one.try_lock().is_ok_and(|one| one.held.is_empty());
@@ -81,18 +93,10 @@ impl Contender for Multiplexed {
     fn lock<'a>(&'a self, key: &'a str) -> Later<'a, Result<Held, String>> {
         Box::pin(async move {
             let number = number(key);
-            let shared = match self.try_shared(number).await? {
-                Some(shared) => shared,
-                None => {
-                    let free = self.free().await?;
-                    {
-                        let mut session = free.lock().await;
-                        session.ask("advisory_lock", number).await?;
-                        session.held.insert(number);
-                    }
-                    self.sessions.lock().push_back(free.clone());
-                    free
-                }
+            let shared = if let Some(shared) = self.try_shared(number).await? {
+                shared
+            } else {
+                self.wait(number).await?
             };
             let release = Box::pin(async move {
                 let mut session = shared.lock().await;

@@ -41,6 +41,7 @@ pub(super) async fn rows(
 }
 
 /// The text of an error, with the message of the server.
+#[allow(clippy::needless_pass_by_value, reason = "the form that `map_err` needs")]
 pub(super) fn text(error: tokio_postgres::Error) -> String {
     error.as_db_error().map_or_else(|| error.to_string(), |error| error.message().to_owned())
 }
