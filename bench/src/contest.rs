@@ -4,7 +4,7 @@ mod awake;
 pub(crate) mod contender;
 pub(crate) mod crowd;
 pub(crate) mod elsewhere;
-mod entrant;
+pub(crate) mod entrant;
 pub(crate) mod field;
 pub(crate) mod free;
 pub(crate) mod handover;
@@ -12,7 +12,7 @@ pub(crate) mod kind;
 pub(crate) mod ours;
 mod side;
 pub(crate) mod stores;
-mod turns;
+pub(crate) mod turns;
 pub(crate) mod workers;
 
 pub(crate) use awake::on_both;

@@ -14,6 +14,7 @@ mod file;
 mod memory;
 mod mongodb;
 mod page;
+mod postgres;
 mod processor;
 mod redis;
 mod results;
@@ -35,6 +36,7 @@ const SUITES: &[Suite] = &[
     ("redlock", redis::run_redlock),
     ("mongodb", mongodb::run),
     ("mongodb-documents", mongodb::run_documents),
+    ("postgres", postgres::run),
     ("etcd", etcd::run),
     ("etcd-three", etcd::run_three),
     ("zookeeper", zookeeper::run),
@@ -47,7 +49,7 @@ const DRAW: &str = "draw";
 
 fn main() -> ExitCode {
     let wanted: Vec<String> = std::env::args().skip(1).collect();
-    let kinds = [redis::KINDS, mongodb::KINDS, etcd::KINDS, zookeeper::KINDS];
+    let kinds = [redis::KINDS, mongodb::KINDS, postgres::KINDS, etcd::KINDS, zookeeper::KINDS];
     let kinds = kinds.into_iter().flatten().copied();
     if file::other_process(&wanted)
         || contest::other_process(&wanted, kinds)

@@ -18,3 +18,22 @@ pub(crate) fn of(pid: u32) -> Duration {
     };
     Duration::from_nanos(threads.flatten().filter_map(used).sum())
 }
+
+/// The processor time of several processes.
+pub(crate) fn of_all(pids: &[u32]) -> Duration {
+    pids.iter().map(|pid| of(*pid)).sum()
+}
+
+/// These processes and their children. PostgreSQL has a process for each connection.
+pub(crate) fn with_children(parents: &[u32]) -> Vec<u32> {
+    let Ok(all) = fs::read_dir("/proc") else { return parents.to_vec() };
+    let pids = all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let children = pids.filter(|pid| parent_of(*pid).is_some_and(|of| parents.contains(&of)));
+    parents.iter().copied().chain(children).collect()
+}
+
+fn parent_of(pid: u32) -> Option<u32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name of the program is in parentheses. The state and the parent follow it.
+    stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
+}

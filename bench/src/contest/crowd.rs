@@ -52,6 +52,9 @@ pub(crate) fn few(table: &mut Table, stores: &Stores, kinds: &[Kind], elsewhere:
     }
 }
 
+/// Pause between two looks at a line that grows.
+const LOOK: Duration = Duration::from_millis(5);
+
 pub(crate) type Tasks = Vec<JoinHandle<Result<(), String>>>;
 
 /// Tasks that wait for the same key.
@@ -64,20 +67,35 @@ pub(crate) struct Crowd {
 impl Crowd {
     /// Returns the held lock, and the tasks that wait for it.
     pub(crate) async fn gather(&self, key: &'static str) -> Result<(Held, Tasks), String> {
+        self.gather_in(key, self.waiters).await
+    }
+
+    /// The same, with each task in line before the next one comes. So a client that sends several
+    /// joins in one request sends none together.
+    pub(crate) async fn gather_one_by_one(
+        &self,
+        key: &'static str,
+    ) -> Result<(Held, Tasks), String> {
+        self.gather_in(key, 1).await
+    }
+
+    /// The same, with `step` tasks at a time.
+    async fn gather_in(&self, key: &'static str, step: u64) -> Result<(Held, Tasks), String> {
         let contender = self.kind.connect(&self.urls, 0).await;
         let first = contender.lock(key).await?;
-        let tasks: Tasks = (0..self.waiters)
-            .map(|_| {
+        let mut tasks = Tasks::new();
+        for come in (step..=self.waiters).step_by(usize::try_from(step).unwrap()) {
+            tasks.extend((0..step).map(|_| {
                 let contender = contender.clone();
                 tokio::spawn(async move {
                     contender.lock(key).await?.release.await;
                     Ok(())
                 })
-            })
-            .collect();
-        let failed = || tasks.iter().any(JoinHandle::is_finished);
-        while contender.line(key).await.is_some_and(|line| line <= self.waiters) && !failed() {
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            }));
+            let failed = || tasks.iter().any(JoinHandle::is_finished);
+            while contender.line(key).await.is_some_and(|line| line <= come) && !failed() {
+                tokio::time::sleep(LOOK).await;
+            }
         }
         tokio::time::sleep(GATHERING).await;
         Ok((first, tasks))

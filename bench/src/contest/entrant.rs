@@ -62,22 +62,20 @@ impl<'a> Entrant<'a> {
     fn take_part(&mut self, servers: &[u32]) {
         // The first round warms up.
         (self.round)();
-        let before = self.usage(servers);
+        // Now the servers have their processes for the connections of this entrant.
+        let servers = processor::with_children(servers);
+        let server = processor::of_all(&servers);
+        let client = self.client_used();
         let Round { time, pairs } = (self.round)();
-        let after = self.usage(servers);
+        let client = self.client_used().saturating_sub(client);
+        let server = processor::of_all(&servers).saturating_sub(server);
         let pairs = u32::try_from(pairs.max(1)).unwrap();
         self.took.push(time / pairs);
-        self.used.push(Usage {
-            client: after.client.saturating_sub(before.client) / pairs,
-            server: after.server.saturating_sub(before.server) / pairs,
-        });
+        self.used.push(Usage { client: client / pairs, server: server / pairs });
     }
 
-    fn usage(&self, servers: &[u32]) -> Usage {
-        Usage {
-            client: self.client.map_or_else(processor::own, processor::of),
-            server: servers.iter().map(|pid| processor::of(*pid)).sum(),
-        }
+    fn client_used(&self) -> Duration {
+        self.client.map_or_else(processor::own, processor::of)
     }
 
     pub(crate) fn median(&self) -> Duration {

@@ -16,6 +16,8 @@ pub(crate) struct Field {
     /// Duration of a round with one task, which fits many pairs. A round with `tasks` takes twice
     /// the time.
     pub(crate) round: Duration,
+    /// The goal for the speed of one task, as a part of the floor's.
+    pub(crate) wanted: &'static str,
     /// Number of tasks with a key each.
     pub(crate) tasks: usize,
     /// The goal for their rate, as a part of the floor's.

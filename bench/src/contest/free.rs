@@ -75,7 +75,7 @@ fn sequentially(table: &mut Table, stores: &Stores, field: &Field) {
         }
     }
     alternate(&mut entrants, &stores.pids, ROUNDS);
-    rows(table, &case, &entrants);
+    rows(table, &case, &entrants, field.wanted);
 }
 
 /// The same on a runtime of one thread, where waking a task is cheaper.
@@ -85,7 +85,7 @@ fn on_one_thread(table: &mut Table, stores: &Stores, field: &Field) {
     let kinds = [field.floor, field.ours];
     let mut entrants = kinds.map(|kind| one_by_one(&runtime, kind, &stores.urls, field.round));
     alternate(&mut entrants, &stores.pids, ROUNDS);
-    rows(table, &case, &entrants);
+    rows(table, &case, &entrants, field.wanted);
 }
 
 fn in_parallel(table: &mut Table, stores: &Stores, field: &Field) {
@@ -116,10 +116,10 @@ fn elsewhere<'a>(title: &str, mut side: Side, length: Duration) -> Entrant<'a> {
 }
 
 /// Adds the rows of the floor, Tenure and the peers, in this order.
-fn rows(table: &mut Table, case: &str, entrants: &[Entrant<'_>]) {
+fn rows(table: &mut Table, case: &str, entrants: &[Entrant<'_>], wanted: &str) {
     let [floor, ours, peers @ ..] = entrants else { unreachable!() };
     table.row(format!("{case}, the floor"), us(floor.median()), "1", "–");
-    table.row(case, us(ours.median()), share(ours, floor), "≥ 0.85");
+    table.row(case, us(ours.median()), share(ours, floor), wanted);
     for peer in peers {
         let beside = format!("ours is {:.2} × as fast", ours.speed_beside(peer));
         table.row(format!("{case}, {}", peer.name()), us(peer.median()), beside, peer.wanted());

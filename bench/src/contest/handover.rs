@@ -26,6 +26,8 @@ struct Pair {
     sides: [Side; 2],
     /// Maximum pause between two polls of a waiter.
     poll: Duration,
+    /// The goal for its time, as a multiple of Tenure's.
+    wanted: &'static str,
     /// Turns so far. If the number is even, the first side holds.
     turns: usize,
     took: Vec<Duration>,
@@ -40,7 +42,7 @@ impl Pair {
     fn of(kind: Kind, urls: &[String]) -> Self {
         let key = format!("handover-{}", kind.name);
         let sides = [0, 1].map(|side| Side::of(kind, side, &key, urls));
-        Self::new(kind.to_string(), sides, kind.poll)
+        Self { wanted: kind.handover_wanted, ..Self::new(kind.to_string(), sides, kind.poll) }
     }
 
     fn new(name: String, mut sides: [Side; 2], poll: Duration) -> Self {
@@ -49,6 +51,7 @@ impl Pair {
             name,
             sides,
             poll,
+            wanted: "> 1 ×",
             turns: 0,
             took: Vec::new(),
             overlaps: 0,
@@ -188,7 +191,7 @@ fn rows_of_peers(table: &mut Table, case: &str, peers: &[Pair], ours: Duration) 
             continue;
         }
         let beside = format!("{:.1} × ours; {}", times(peer.median(), ours), peer.longest());
-        table.row(case, readable(peer.median()), beside, "> 1 ×");
+        table.row(case, readable(peer.median()), beside, peer.wanted);
     }
 }
 

@@ -17,6 +17,8 @@ pub(crate) struct Kind {
     pub(crate) poll: Duration,
     /// Whether it renews its locks. A kind that does not may be faster.
     pub(crate) renews: bool,
+    /// The goal for its hand-over, as a multiple of Tenure's.
+    pub(crate) handover_wanted: &'static str,
     /// Connects to these servers, as the first or the second of two processes.
     pub(crate) connect: Connect,
 }
@@ -30,7 +32,8 @@ impl Kind {
         title: &'static str,
         connect: Connect,
     ) -> Self {
-        Self { name, title, poll: Duration::ZERO, renews: true, connect }
+        let (poll, renews, handover_wanted) = (Duration::ZERO, true, "> 1 ×");
+        Self { name, title, poll, renews, handover_wanted, connect }
     }
 
     /// The same, without renewals.
@@ -41,6 +44,11 @@ impl Kind {
     /// The same, with waiters that poll after at most `millis`.
     pub(crate) const fn polling(self, millis: u64) -> Self {
         Self { poll: Duration::from_millis(millis), ..self }
+    }
+
+    /// The same, with another goal for its hand-over.
+    pub(crate) const fn handed_over(self, wanted: &'static str) -> Self {
+        Self { handover_wanted: wanted, ..self }
     }
 
     pub(crate) async fn connect(self, urls: &[String], side: usize) -> Arc<dyn Contender> {

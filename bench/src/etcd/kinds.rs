@@ -46,6 +46,7 @@ pub(super) const FIELD: Field = Field {
     peers: &[SERVICE],
     elsewhere: &[],
     round: Duration::from_millis(100),
+    wanted: "≥ 0.85",
     tasks: 32,
     tasks_wanted: "–",
 };

@@ -43,6 +43,7 @@ pub(super) const FIELD: Field = Field {
     peers: &[DISTRIBUTED_LOCK, POLLING],
     elsewhere: PYTHON,
     round: Duration::from_millis(100),
+    wanted: "≥ 0.85",
     tasks: 32,
     tasks_wanted: "≥ 0.8",
 };

@@ -44,6 +44,7 @@ pub(super) const FIELD: Field = Field {
     peers: &[CRATE],
     elsewhere: ELSEWHERE,
     round: Duration::from_millis(50),
+    wanted: "≥ 0.85",
     tasks: 32,
     tasks_wanted: "–",
 };
