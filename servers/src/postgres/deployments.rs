@@ -31,7 +31,8 @@ pub(crate) const DEPLOYMENTS: [Deployment; 5] = [
         name: "postgres",
         variable: "TENURE_TEST_POSTGRES_URL",
         needs: &[POSTGRES],
-        start: || Ok(Box::new(limited().start()?)),
+        // With default settings, so that it gives the guarantees that the pages show.
+        start: || Ok(Box::new(limited().durable().start()?)),
     },
     Deployment {
         name: "postgres-18",
