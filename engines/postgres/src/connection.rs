@@ -56,28 +56,25 @@ impl Drop for OpenConnection {
 ///
 /// # Errors
 ///
-/// The error of the last host that could be asked.
+/// The errors of all hosts, as [`trouble::of_hosts`] joins them.
 pub(crate) async fn open_primary(
     settings: &Settings,
     ended: impl FnOnce() + Send + 'static,
 ) -> Result<(OpenConnection, mpsc::Receiver<Notification>)> {
     let until = Instant::now() + settings.connect_timeout;
+    // A host that is silent leaves time for the others.
+    let share = settings.connect_timeout / u32::try_from(settings.hosts.len()).unwrap_or(1);
     let mut ended = Some(ended);
-    let mut last = trouble::no_answer(settings);
+    let mut errors = Vec::new();
     for host in &settings.hosts {
-        // A host that is silent leaves time for the others.
-        let share = settings.connect_timeout / u32::try_from(settings.hosts.len()).unwrap_or(1);
         let within = until.min(Instant::now() + share);
         match timeout_at(within, open(settings, host, &mut ended)).await {
             Ok(Ok(primary)) => return Ok(primary),
-            Ok(Err(error)) => last = error,
-            Err(_) => last = trouble::silent_host(host),
-        }
-        if ended.is_none() {
-            break;
+            Ok(Err(error)) => errors.push(error),
+            Err(_) => errors.push(trouble::silent_host(host)),
         }
     }
-    Err(last)
+    Err(trouble::of_hosts(settings, errors))
 }
 
 async fn open<E: FnOnce() + Send + 'static>(
@@ -159,6 +156,7 @@ where
     config.application_name(&settings.application_name);
     // The stream is encrypted already, or is not to be.
     config.ssl_mode(SslMode::Disable);
+    // Without one, the driver takes the user of the operating system.
     if let Some(user) = &settings.login.user {
         config.user(user);
     }

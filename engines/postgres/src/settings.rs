@@ -92,7 +92,8 @@ impl Settings {
         }
     }
 
-    /// Sets the user and the password. Without a password, the server must trust the user.
+    /// Sets the user and the password. Without a password, the server must trust the user. Without a
+    /// user, it is the user of the operating system.
     pub fn login(self, user: impl Into<String>, password: impl Into<String>) -> Self {
         Self { login: Login::new(user, password), ..self }
     }
@@ -176,9 +177,9 @@ impl Settings {
 
     /// Refuses settings that contradict each other.
     pub(crate) fn check(&self) -> Result<()> {
-        if self.login.user.is_none() {
+        if self.login.user.is_none() && self.login.password.is_some() {
             return Err(Error::invalid(
-                "the URL has no user: write USER@ or USER:PASSWORD@ before the first host",
+                "the URL has a password and no user: write USER:PASSWORD@ before the first host",
             ));
         }
         self.tls.as_ref().map_or(Ok(()), Tls::agree)

@@ -142,6 +142,23 @@ fn first_words(text: &str) -> String {
     text.chars().take(WORDS_MAX).map(|one| if one < ' ' { ' ' } else { one }).collect()
 }
 
+/// The error of a connection that no host gave. An error that needs the operator goes before those
+/// that may pass.
+pub(crate) fn of_hosts(settings: &Settings, mut errors: Vec<Error>) -> Error {
+    let lasting = errors.iter().position(|error| !error.is_retryable());
+    match (lasting, errors.len()) {
+        (_, 0) => no_answer(settings),
+        (Some(at), _) => errors.swap_remove(at),
+        (None, 1) => errors.remove(0),
+        (None, _) => {
+            let reason = errors.iter().find_map(Error::reason);
+            let texts: Vec<_> = errors.iter().map(ToString::to_string).collect();
+            let error = Error::unavailable(texts.join("; "));
+            reason.map_or(error.clone(), |reason| error.with_reason(reason))
+        }
+    }
+}
+
 pub(crate) fn no_answer(settings: &Settings) -> Error {
     Error::unavailable(format!("{} did not answer in time", settings.name()))
 }

@@ -161,7 +161,6 @@ mod tests {
     #[test]
     fn a_wrong_part_is_named_and_no_password_is_repeated() {
         for (url, part) in [
-            ("postgres://h", "no user"),
             ("postgres://:secret@h", "no user"),
             ("postgres://me:secret@h/a/b", "%2F"),
             ("postgres://me:secret@h?sslmode=require", "`sslmode` takes `verify-full`"),
