@@ -92,8 +92,8 @@ impl Settings {
         }
     }
 
-    /// Sets the user and the password. Without a password, the server must trust the user. Without a
-    /// user, it is the user of the operating system.
+    /// Sets the user and the password. Without a password, the server must trust the user. The
+    /// default user is that of the operating system.
     pub fn login(self, user: impl Into<String>, password: impl Into<String>) -> Self {
         Self { login: Login::new(user, password), ..self }
     }
