@@ -34,20 +34,23 @@ const TLS_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
 pub(crate) struct OpenConnection {
     pub(crate) client: Client,
     pub(crate) facts: PrimaryFacts,
-    driver: JoinHandle<()>,
+    _driver: Driver,
 }
 
 /// A connection that was opened, to a primary or not.
 struct Opened {
     client: Client,
     notifications: mpsc::Receiver<Notification>,
-    driver: JoinHandle<()>,
+    driver: Driver,
 }
 
-impl Drop for OpenConnection {
+/// The task that reads and writes a connection. Dropping this ends it: with a server that does not
+/// read, it would never end.
+struct Driver(JoinHandle<()>);
+
+impl Drop for Driver {
     fn drop(&mut self) {
-        // A server that does not read would keep the driver for ever.
-        self.driver.abort();
+        self.0.abort();
     }
 }
 
@@ -107,8 +110,7 @@ async fn open<E: FnOnce() + Send + 'static>(
         #[cfg(not(unix))]
         Host::Socket(_) => return Err(Error::unsupported("this system has no Unix sockets")),
     };
-    let asked = PrimaryFacts::ask(settings, host, &client).await;
-    let facts = asked.inspect_err(|_| driver.abort())?;
+    let facts = PrimaryFacts::ask(settings, host, &client).await?;
     // Only now: a standby that was asked is not the connection that is in use.
     if let Some(ended) = ended.take() {
         tokio::spawn(async move {
@@ -117,7 +119,7 @@ async fn open<E: FnOnce() + Send + 'static>(
             ended();
         });
     }
-    Ok((OpenConnection { client, facts, driver }, notifications))
+    Ok((OpenConnection { client, facts, _driver: driver }, notifications))
 }
 
 /// Asks for TLS as PostgreSQL does it, and checks the server's certificate.
@@ -170,7 +172,7 @@ where
     let (client, mut connection) =
         connected.map_err(|error| trouble::at_the_door(settings, host, &error))?;
     let (sender, notifications) = mpsc::channel(NOTIFICATIONS_MAX);
-    let driver = tokio::spawn(async move {
+    let driver = Driver(tokio::spawn(async move {
         let _told = told;
         loop {
             match poll_fn(|context| connection.poll_message(context)).await {
@@ -196,7 +198,7 @@ where
                 None => return,
             }
         }
-    });
+    }));
     Ok(Opened { client, notifications, driver })
 }
 

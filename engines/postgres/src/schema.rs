@@ -2,7 +2,7 @@
 
 use tenure_core::{Error, Reason, Result};
 use tenure_kit::Link;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use crate::primary::{Primary, QueryRefusal, query};
 use crate::sql::Statements;
@@ -16,7 +16,7 @@ const TRIES_MAX: u32 = 10;
 /// Makes the tables if they are missing, and refuses those of a newer version.
 pub(crate) async fn make(link: &Link<Primary>, statements: &Statements) -> Result<()> {
     let settings = &link.server().settings;
-    for tried in 1.. {
+    for tried in 1..=TRIES_MAX {
         match format(link, statements).await {
             Ok(Some(FORMAT)) => return Ok(()),
             Ok(Some(format)) => {
@@ -30,14 +30,19 @@ pub(crate) async fn make(link: &Link<Primary>, statements: &Statements) -> Resul
             Err(error) => return Err(error),
         }
         let connection = link.connection().await?;
-        let made = connection.client.batch_execute(&statements.schema).await;
-        match made {
-            Ok(()) => {}
+        let made = connection.client.batch_execute(&statements.schema);
+        match timeout(settings.timeout, made).await {
+            Ok(Ok(())) => {}
             // Another client makes them: the statements fail on one that exists meanwhile.
-            Err(error) if trouble::is_made_twice(&error) && tried < TRIES_MAX => {
+            Ok(Err(error)) if trouble::is_made_twice(&error) && tried < TRIES_MAX => {
                 sleep(tenure_core::jitter(settings.timeout / 10, u64::from(tried))).await;
             }
-            Err(error) => return Err(trouble::not_made(settings, &error)),
+            Ok(Err(error)) => return Err(trouble::not_made(settings, &error)),
+            Err(_) => {
+                let late = trouble::no_answer(settings);
+                link.give_up_silent(connection.generation(), &late);
+                return Err(late);
+            }
         }
     }
     Err(trouble::no_meta(settings))

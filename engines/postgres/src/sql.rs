@@ -2,14 +2,14 @@
 //!
 //! Each statement is a transaction of its own. A statement that writes a line locks its row first
 //! and reads the clock afterwards, because a clock that was read before a wait is stale. Beside the
-//! row it reads only `meta`, with a snapshot from before the wait: a row of `meta` that has changed
-//! since then refuses the write.
+//! row it reads only `meta`, with a snapshot from before the wait. What it compares there changes
+//! only after a promotion, which ends each statement in progress.
 
 use tenure_core::NUMBER_MAX;
 
 /// The server's clock, in microseconds since 1970.
 const CLOCK: &str = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
-/// The server's clock when the statement began, before its snapshot was taken.
+/// The server's clock when the execution of the statement began.
 const BEGAN: &str = "(extract(epoch FROM statement_timestamp()) * 1000000)::bigint";
 /// The server's timeline, which grows with each promotion of a standby.
 pub(crate) const TIMELINE: &str =
@@ -19,10 +19,14 @@ pub(crate) const TIMELINE: &str =
 /// the old one and have a clock that is behind.
 const TIMELINE_STEP_US: u64 = 30 * 24 * 60 * 60 * 1_000_000;
 
-/// Sends notices. The transaction does not wait for the disk, because the transactions with notices
-/// of one server commit one after the other.
+/// Sends notices. The transactions with notices of one server commit one after the other, so this
+/// one does not wait for the disk, and not long for one of a stranger that does.
 pub(crate) const NOTIFY: &str = "SELECT set_config('synchronous_commit', 'off', true), \
-     pg_notify(channel, payload) FROM unnest($1, $2) AS notices (channel, payload)";
+     set_config('lock_timeout', '50ms', true), pg_notify(channel, payload) \
+     FROM unnest($1, $2) AS notices (channel, payload)";
+
+/// Maximum rows that one statement of a sweep deletes.
+pub(crate) const SWEEP_MAX: usize = 1000;
 
 /// The texts of the statements.
 #[derive(Debug)]
@@ -58,6 +62,7 @@ impl Statements {
         let text = |text: &str| {
             text.replace("{settings}", settings.trim_end())
                 .replace("{timeline_step}", &TIMELINE_STEP_US.to_string())
+                .replace("{sweep_max}", &SWEEP_MAX.to_string())
                 .replace("{timeline}", TIMELINE)
                 .replace("{clock}", CLOCK)
                 .replace("{began}", BEGAN)

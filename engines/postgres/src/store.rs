@@ -17,7 +17,7 @@ use crate::notices;
 use crate::primary::{Parameter, Primary, QueryRefusal, query};
 use crate::row_wait::{ROW_BACKOFF, ROW_TIMEOUT_AGAIN, RowWait};
 use crate::settings::Settings;
-use crate::sql::Statements;
+use crate::sql::{SWEEP_MAX, Statements};
 use crate::trouble::{self, SqlOutcome};
 
 /// Tries to send a notice.
@@ -330,7 +330,7 @@ impl RecordStore for PostgresStore {
                 return Ok(String::new());
             }
             let first = [key_of(key), Parameter::Bytes(value.as_bytes())];
-            if !self.query(&all.insert_value, &first).await?.is_empty() {
+            if self.query_row(&all.insert_value, &first).await?.is_some() {
                 return Ok(value.to_owned());
             }
         }
@@ -338,8 +338,10 @@ impl RecordStore for PostgresStore {
 
     async fn sweep(&self, idle: Duration) -> Result<()> {
         let all = &self.statements;
-        self.query(&all.sweep_lines, &[micros(idle).into()]).await?;
-        self.query(&all.sweep_counts, &[]).await?;
+        let idle = [micros(idle).into()];
+        for (statement, parameters) in [(&all.sweep_lines, &idle[..]), (&all.sweep_counts, &[])] {
+            while self.query(statement, parameters).await?.len() == SWEEP_MAX {}
+        }
         let longest = [micros(LONGEST_MIN).into(), micros(LONGEST_KEPT).into()];
         self.query(&all.rotate_longest, &longest).await.map(drop)
     }

@@ -35,9 +35,9 @@ pub(crate) fn outcome(error: &tokio_postgres::Error) -> SqlOutcome {
         "40001" | "40P01" => SqlOutcome::RolledBack,
         "42P01" | "3F000" => SqlOutcome::Missing,
         // `admin_shutdown`, `crash_shutdown`, `cannot_connect_now`, `idle_session_timeout`, and
-        // the whole class of connection exceptions. `read_only_sql_transaction`: the primary has
-        // become a standby behind this address.
-        "57P01" | "57P02" | "57P03" | "57P05" | "25006" => SqlOutcome::Ended,
+        // the whole class of connection exceptions. `read_only_sql_transaction` and
+        // `object_not_in_prerequisite_state`: the primary has become a standby behind this address.
+        "57P01" | "57P02" | "57P03" | "57P05" | "25006" | "55000" => SqlOutcome::Ended,
         other if other.starts_with("08") => SqlOutcome::Ended,
         _ => SqlOutcome::Failed,
     }
@@ -142,20 +142,19 @@ fn first_words(text: &str) -> String {
     text.chars().take(WORDS_MAX).map(|one| if one < ' ' { ' ' } else { one }).collect()
 }
 
-/// The error of a connection that no host gave. An error that needs the operator goes before those
-/// that may pass.
+/// The error of a connection that no host gave. If one of the hosts may still become the primary, a
+/// retry may help.
 pub(crate) fn of_hosts(settings: &Settings, mut errors: Vec<Error>) -> Error {
-    let lasting = errors.iter().position(|error| !error.is_retryable());
-    match (lasting, errors.len()) {
-        (_, 0) => no_answer(settings),
-        (Some(at), _) => errors.swap_remove(at),
-        (None, 1) => errors.remove(0),
-        (None, _) => {
+    match errors.len() {
+        0 => no_answer(settings),
+        1 => errors.remove(0),
+        _ if errors.iter().any(Error::is_retryable) => {
             let reason = errors.iter().find_map(Error::reason);
             let texts: Vec<_> = errors.iter().map(ToString::to_string).collect();
             let error = Error::unavailable(texts.join("; "));
             reason.map_or(error.clone(), |reason| error.with_reason(reason))
         }
+        _ => errors.remove(0),
     }
 }
 

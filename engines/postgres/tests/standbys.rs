@@ -1,6 +1,9 @@
 //! A synchronous standby: a lock counts once the standby has it.
 #![cfg(unix)]
 
+use std::sync::Arc;
+
+use tenure_core::{BackgroundRuntime, Engine as _, Key};
 use tenure_servers::have;
 use tenure_servers::postgres::{POSTGRES, Server, Setup};
 
@@ -19,6 +22,8 @@ async fn a_cancelled_wait_for_the_standby_confirms_no_lock() {
     let primary = server();
     // The tables are there before the standby stands still.
     tenure_postgres::connect(primary.url()).await.unwrap();
+    // The server's warning tells the engine, also if the role wants none.
+    primary.sql("ALTER ROLE locks SET client_min_messages = error").unwrap();
     let standby = primary.standby(true).unwrap();
     let url = format!("{}?timeout=20s", primary.url());
     let locks = tenure_postgres::connect(url).await.unwrap();
@@ -39,6 +44,29 @@ async fn a_cancelled_wait_for_the_standby_confirms_no_lock() {
     assert!(!held.is_finished(), "the standby does not have the lock");
     standby.thaw().unwrap();
     held.await.unwrap().unwrap().release().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_first_value_of_a_key_waits_for_the_standby() {
+    if !have(&[POSTGRES]) {
+        return;
+    }
+    let primary = server();
+    tenure_postgres::connect(primary.url()).await.unwrap();
+    let standby = primary.standby(true).unwrap();
+    primary.sql("ALTER ROLE locks SET synchronous_commit = off").unwrap();
+    let host = Arc::new(BackgroundRuntime::for_drivers());
+    let url = format!("{}?timeout=20s", primary.url());
+    let engine = tenure_postgres::engine(&url, host).await.unwrap();
+    standby.freeze().unwrap();
+    let swapped =
+        tokio::spawn(async move { engine.swap(&Key::new("k").unwrap(), "", "first").await });
+    while primary.sql(&format!("SELECT count(*) {WAITS}")).unwrap().trim() == "0" {
+        assert!(!swapped.is_finished(), "the standby does not have the value");
+        tokio::task::yield_now().await;
+    }
+    standby.thaw().unwrap();
+    assert_eq!(swapped.await.unwrap().unwrap(), "first");
 }
 
 #[tokio::test]

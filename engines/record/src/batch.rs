@@ -164,18 +164,22 @@ impl<S: RecordStore> LineSteps<S> {
         let mut answers = Ok(Vec::new());
         let mut own =
             OwnNotices { subscriptions: &self.listener.subscriptions, notices: Vec::new() };
-        let mut decide = |found: &FoundRecord| match step(found) {
-            Ok(StepResult { answers: new, change }) => {
-                answers = Ok(new);
-                let mut change = change?;
-                // This client needs no push for its own tickets.
-                let is_own = |notice: &RecordNotice| Some(notice.inbox) == inbox;
-                (own.notices, change.notices) = change.notices.into_iter().partition(is_own);
-                Some(change)
-            }
-            Err(error) => {
-                answers = Err(error);
-                None
+        let mut decide = |found: &FoundRecord| {
+            // The last decision counts, and the notices of one before it were never true.
+            own.notices.clear();
+            match step(found) {
+                Ok(StepResult { answers: new, change }) => {
+                    answers = Ok(new);
+                    let mut change = change?;
+                    // This client needs no push for its own tickets.
+                    let is_own = |notice: &RecordNotice| Some(notice.inbox) == inbox;
+                    (own.notices, change.notices) = change.notices.into_iter().partition(is_own);
+                    Some(change)
+                }
+                Err(error) => {
+                    answers = Err(error);
+                    None
+                }
             }
         };
         self.store.step(key, &mut decide).await?;

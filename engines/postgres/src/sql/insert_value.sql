@@ -1,3 +1,6 @@
--- $1: the key, $2: the first value
-INSERT INTO {schema}.value (key, value) VALUES ($1, $2) ON CONFLICT (key) DO NOTHING
+-- $1: the lock timeout, $2: the key, $3: the first value
+WITH {settings}
+INSERT INTO {schema}.value (key, value)
+SELECT $2, $3 FROM settings WHERE settings.lock_timeout IS NOT NULL
+ON CONFLICT (key) DO NOTHING
 RETURNING value

@@ -1,5 +1,5 @@
 DELETE FROM {schema}.count
 WHERE key IN (
-    SELECT key FROM {schema}.count WHERE ends_us > 0 AND ends_us <= {began}
-    LIMIT 1000 FOR UPDATE SKIP LOCKED
+    SELECT key FROM {schema}.count WHERE ends_us <= {began} LIMIT {sweep_max} FOR UPDATE SKIP LOCKED
 )
+RETURNING true

@@ -21,7 +21,9 @@ SELECT w.key IS NOT NULL AS is_written,
        m.timeline = s.timeline AS is_known, m.longest_us, m.serve_from_us, c.now_us,
        c.now_us + (s.timeline - 1) * {timeline_step} AS floor,
        l.version, l.at_us, l.last, l.holder, l.ends_us,
-       CASE WHEN w.key IS NULL THEN l.tickets ELSE '' END AS tickets
+       CASE WHEN w.key IS NULL THEN l.tickets ELSE '' END AS tickets,
+       -- Nothing was written, and the row is free for the next client at once.
+       CASE WHEN w.key IS NULL THEN set_config('synchronous_commit', 'off', true) END AS commits
 FROM locked l
 CROSS JOIN clock c
 CROSS JOIN server s

@@ -331,6 +331,27 @@ fn a_waiter_of_the_same_client_looks_if_the_answer_to_a_release_is_lost() {
 }
 
 #[test]
+fn a_waiter_is_not_told_of_a_decision_whose_write_was_refused() {
+    play(true, async |Stage { store, host, client }: Stage| {
+        let other = store.client(host.clone());
+        let brief = Ticket { ttl: Duration::from_secs(1), ..ticket("k") };
+        let waits = ticket("k");
+        join_as(&other, &brief).await;
+        join_as(&client, &waits).await;
+        host.sleep(Duration::from_secs(2)).await;
+        // A look finds that the holder has expired, and serves no ticket.
+        assert_eq!(client.watch(&waits, TicketState::Waiting).await.unwrap(), Wake::Look);
+        store.decides_twice.store(true, SeqCst);
+        let place = client.renew(&waits).await.unwrap().unwrap();
+        assert_eq!((place.state, place.ahead), (TicketState::Waiting, 0));
+        // The first decision serves the waiter, and the second changes nothing.
+        assert_eq!(client.join(&ticket("k"), WaitMode::NoWait).await.unwrap(), None);
+        let mut watch = Box::pin(client.watch(&waits, TicketState::Waiting));
+        assert!(is_pending(&host, &mut watch).await, "the store has served no ticket");
+    });
+}
+
+#[test]
 fn each_watch_reports_a_request_to_leave_whose_notice_was_lost() {
     play(true, async |Stage { store, host, client }: Stage| {
         let other = store.client(host.clone());

@@ -33,6 +33,9 @@ pub(crate) struct Script {
     pub(crate) format: AtomicU64,
     /// Whether the answer to the next step is lost.
     pub(crate) loses_answer: AtomicBool,
+    /// Whether the write of each first decision is refused. No further ticket is served at the
+    /// second.
+    pub(crate) decides_twice: AtomicBool,
     /// Whether each channel of notices ends as soon as it is open.
     pub(crate) ends_channels: AtomicBool,
     pub(crate) steps: AtomicUsize,
@@ -53,6 +56,7 @@ impl Scripted {
             serve_from_us: AtomicU64::default(),
             format: AtomicU64::default(),
             loses_answer: AtomicBool::default(),
+            decides_twice: AtomicBool::default(),
             ends_channels: AtomicBool::default(),
             steps: AtomicUsize::default(),
             reads: AtomicUsize::default(),
@@ -127,7 +131,12 @@ impl RecordStore for Scripted {
         let _entered = self.enter(&self.steps).await;
         let mut sent = Vec::new();
         let mut scripted = |found: &FoundRecord| {
-            let mut change = decide(&self.seen(found))?;
+            let mut found = self.seen(found);
+            if self.decides_twice.load(SeqCst) {
+                decide(&found);
+                found.serve_from_us = u64::MAX;
+            }
+            let mut change = decide(&found)?;
             sent = std::mem::take(&mut change.notices);
             Some(change)
         };
