@@ -56,9 +56,9 @@ pub(crate) struct Phase {
     pub jobs: Vec<Job>,
 }
 
-/// Three phases. First the quick programs, one for each core; then the programs that wait, one more
-/// than there are cores; last, one at a time, the busy programs, the doc tests and the tests that
-/// must be alone.
+/// Three phases. First the quick programs, one for each core; then the programs that wait, one for
+/// each core; last, one at a time, the busy programs, the doc tests and the tests that must be
+/// alone.
 pub(crate) fn phases(programs: &[Program]) -> Vec<Phase> {
     let cores = available_parallelism().map_or(1, NonZero::get);
     let (waiting, quick): (Vec<_>, Vec<_>) =
@@ -74,7 +74,7 @@ pub(crate) fn phases(programs: &[Program]) -> Vec<Phase> {
     one_by_one.extend(programs.iter().filter_map(alone));
     vec![
         Phase { at_once: cores, jobs: side_by_side },
-        Phase { at_once: cores + 1, jobs: waiting },
+        Phase { at_once: cores, jobs: waiting },
         Phase { at_once: 1, jobs: one_by_one },
     ]
 }
