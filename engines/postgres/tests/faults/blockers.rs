@@ -156,8 +156,11 @@ fn no_verb_decides_on_the_time_before_its_wait() {
             assert_eq!(left, LeaveOutcome::Absent, "{end}");
 
             let (own, first, next) = (engine.clone(), hold().await, ticket("a", LONG));
-            let joins = async move { own.join(&next, WaitMode::Wait).await };
-            let place = behind(&server, (LOCK_A, end), joins, expires).await.expect("it waits");
+            let joining = next.clone();
+            let joins = async move { own.join(&joining, WaitMode::Wait).await };
+            behind(&server, (LOCK_A, end), joins, expires).await.expect("it waits");
+            // While the row was blocked, no further ticket was served.
+            let place = engine.renew(&next).await.unwrap().expect("it is in the line");
             assert_eq!(place.state, TicketState::Holding, "{end}");
             assert!(engine.renew(&first).await.unwrap().is_none(), "{end}");
         }
