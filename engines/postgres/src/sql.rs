@@ -2,8 +2,8 @@
 //!
 //! Each statement is a transaction of its own. A statement that writes a line locks its row first
 //! and reads the clock afterwards, because a clock that was read before a wait is stale. Beside the
-//! row it reads only `meta`, with a snapshot from before the wait. What it compares there changes
-//! only after a promotion, which ends each statement in progress.
+//! row it reads only `meta`, with a snapshot from before the wait. The columns that it compares
+//! there change only after a promotion, which ends each statement in progress.
 
 use tenure_core::NUMBER_MAX;
 

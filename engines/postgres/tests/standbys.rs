@@ -22,7 +22,7 @@ async fn a_cancelled_wait_for_the_standby_confirms_no_lock() {
     let primary = server();
     // The tables are there before the standby stands still.
     tenure_postgres::connect(primary.url()).await.unwrap();
-    // The server's warning tells the engine, also if the role wants none.
+    // The engine needs the server's warning, also if the role wants none.
     primary.sql("ALTER ROLE locks SET client_min_messages = error").unwrap();
     let standby = primary.standby(true).unwrap();
     let url = format!("{}?timeout=20s", primary.url());
