@@ -14,7 +14,7 @@ pub(crate) const ROW_TIMEOUT_AGAIN: &str = "50ms";
 const ROW_TIMEOUT_LAST: &str = "5ms";
 const ROW_TRIES_MANY: u32 = 8;
 /// The tries to serve a ticket while a transaction may hold the line for the last holder.
-const SERVE_TRIES: u32 = 3;
+const SERVE_TRIES: u32 = 6;
 /// Pauses between two tries to get a row.
 pub(crate) const ROW_BACKOFF: Backoff =
     Backoff::new(Duration::from_millis(5), Duration::from_millis(250));
