@@ -90,8 +90,10 @@ async fn echo(link: &Link<Primary>, inbox: Inbox) -> Result<()> {
     let texts = NoticeTexts { channels: vec![channel(inbox)], payloads: vec![ECHO.to_owned()] };
     match send(link, &texts).await {
         Ok(()) => Ok(()),
-        Err(QueryRefusal::Failed(error) | QueryRefusal::Missing(error)) => Err(error),
-        Err(_) => Err(trouble::no_answer(&link.server().settings)),
+        Err(refusal) => {
+            refusal.conflict()?;
+            Err(trouble::no_answer(&link.server().settings))
+        }
     }
 }
 

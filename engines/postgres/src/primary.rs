@@ -57,6 +57,20 @@ pub(crate) enum QueryRefusal {
     Failed(Error),
 }
 
+impl QueryRefusal {
+    /// Returns the conflict, after which the statement may be repeated.
+    ///
+    /// # Errors
+    ///
+    /// The statement failed for another reason.
+    pub(crate) fn conflict(self) -> Result<SqlOutcome> {
+        match self {
+            Self::Conflict(outcome) => Ok(outcome),
+            Self::Missing(error) | Self::Failed(error) => Err(error),
+        }
+    }
+}
+
 impl From<Error> for QueryRefusal {
     fn from(error: Error) -> Self {
         Self::Failed(error)

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use tokio_postgres::Row;
 
 use crate::notices;
-use crate::primary::{Parameter, Primary, QueryRefusal, query};
+use crate::primary::{Parameter, Primary, query};
 use crate::row_wait::{ROW_BACKOFF, ROW_TIMEOUT_AGAIN, RowWait};
 use crate::settings::Settings;
 use crate::sql::{SWEEP_MAX, Statements};
@@ -83,11 +83,9 @@ impl PostgresStore {
         loop {
             match query(&self.link, statement, parameters).await {
                 Ok(rows) => return Ok(rows),
-                Err(QueryRefusal::Failed(error) | QueryRefusal::Missing(error)) => {
-                    return Err(error);
-                }
-                Err(QueryRefusal::Conflict(_)) => tokio::time::sleep(backoff.pause()).await,
-            }
+                Err(refusal) => refusal.conflict()?,
+            };
+            tokio::time::sleep(backoff.pause()).await;
         }
     }
 
@@ -103,11 +101,9 @@ impl PostgresStore {
             let all: Vec<_> = [&[Parameter::Text(limit)], parameters].concat();
             match query(&self.link, statement, &all).await {
                 Ok(rows) => return Ok(rows.into_iter().next()),
-                Err(QueryRefusal::Failed(error) | QueryRefusal::Missing(error)) => {
-                    return Err(error);
-                }
-                Err(QueryRefusal::Conflict(_)) => wait.pause().await,
-            }
+                Err(refusal) => refusal.conflict()?,
+            };
+            wait.pause().await;
         }
     }
 
@@ -167,9 +163,10 @@ impl PostgresStore {
                 let now = || row.get::<_, bool>("is_known").then(|| ReadRecord::of(row));
                 Ok(if is_written { Written::Yes } else { Written::Changed(now()) })
             }
-            Err(QueryRefusal::Failed(error) | QueryRefusal::Missing(error)) => Err(error),
-            Err(QueryRefusal::Conflict(SqlOutcome::Locked)) => Ok(Written::Locked),
-            Err(QueryRefusal::Conflict(_)) => Ok(Written::Changed(None)),
+            Err(refusal) => Ok(match refusal.conflict()? {
+                SqlOutcome::Locked => Written::Locked,
+                _ => Written::Changed(None),
+            }),
         }
     }
 
@@ -283,8 +280,7 @@ impl RecordStore for PostgresStore {
                 self.set_clock(unsigned(row.get("at_us")));
                 unsigned(row.get("last"))
             })),
-            Err(QueryRefusal::Conflict(_)) => Ok(None),
-            Err(QueryRefusal::Failed(error) | QueryRefusal::Missing(error)) => Err(error),
+            Err(refusal) => refusal.conflict().map(|_| None),
         }
     }
 

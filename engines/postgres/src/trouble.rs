@@ -61,15 +61,17 @@ pub(crate) fn error(settings: &Settings, error: &tokio_postgres::Error) -> Error
             "the tables of the locks are not in the schema {schema:?} of {name}{said}: connect again to make them"
         )),
         &SqlState::DISK_FULL => Error::rejected(format!("the disk of {name} is full{said}")),
-        _ => match code.code().get(..2) {
-            // Connection exceptions, transactions that were rolled back, too few resources, and
-            // interventions of the operator.
-            Some("08" | "25" | "40" | "53" | "55" | "57") => {
-                Error::unavailable(format!("{name} did not carry out a statement{said}"))
-            }
-            _ => Error::rejected(format!("{name} refused a statement{said}")),
-        },
+        _ if may_pass(code) => {
+            Error::unavailable(format!("{name} did not carry out a statement{said}"))
+        }
+        _ => Error::rejected(format!("{name} refused a statement{said}")),
     }
+}
+
+/// Whether an error may pass: connection exceptions, transactions that were rolled back, too few
+/// resources, and interventions of the operator.
+fn may_pass(code: &SqlState) -> bool {
+    matches!(code.code().get(..2), Some("08" | "25" | "40" | "53" | "55" | "57"))
 }
 
 /// Returns the error of a login.
@@ -128,12 +130,10 @@ pub(crate) fn in_transaction(error: &tokio_postgres::Error) -> Error {
         &SqlState::UNDEFINED_TABLE | &SqlState::UNDEFINED_COLUMN => Error::rejected(format!(
             "the database of this transaction does not have the tables of the locks (it says: {text}): use the database and the schema that keep the lock"
         )),
-        _ => match code.code().get(..2) {
-            Some("08" | "25" | "40" | "53" | "55" | "57") => Error::unavailable(format!(
-                "PostgreSQL did not carry out a statement (it says: {text}): roll back and repeat the transaction"
-            )),
-            _ => Error::rejected(format!("PostgreSQL refused a statement (it says: {text})")),
-        },
+        _ if may_pass(code) => Error::unavailable(format!(
+            "PostgreSQL did not carry out a statement (it says: {text}): roll back and repeat the transaction"
+        )),
+        _ => Error::rejected(format!("PostgreSQL refused a statement (it says: {text})")),
     }
 }
 
