@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use tenure_core::Locks;
 use tenure_file::FileStore;
-use tenure_servers::{Store, etcd, mongodb, postgres, redis, zookeeper};
+use tenure_servers::{Store, etcd, mariadb, mongodb, postgres, redis, zookeeper};
 
 use crate::contest::workers::workers;
 use crate::figures::{Table, median, readable};
@@ -25,6 +25,7 @@ pub(crate) fn run(table: &mut Table) {
     on_server(table, "redis", redis::Server::start());
     on_server(table, "mongodb", mongodb::Server::start());
     on_server(table, "postgres", postgres::Server::start());
+    on_server(table, "mariadb", mariadb::Server::start());
     on_server(table, "etcd", etcd::Cluster::of(1));
     on_server(table, "zookeeper", zookeeper::Ensemble::of(1));
 }
@@ -93,6 +94,7 @@ async fn connect(url: &str) -> Locks {
         "file" => Locks::new(FileStore::open(path).unwrap()),
         "redis" => tenure_redis::connect(url).await.unwrap(),
         "mongodb" => tenure_mongodb::connect(url).await.unwrap(),
+        "mariadb" => tenure_mysql::connect(url).await.unwrap(),
         "postgres" => tenure_postgres::connect(url).await.unwrap(),
         "etcd" => tenure_etcd::connect(url).await.unwrap(),
         "zookeeper" => tenure_zookeeper::connect(url).await.unwrap(),

@@ -13,6 +13,7 @@ mod figures;
 mod file;
 mod memory;
 mod mongodb;
+mod mysql;
 mod page;
 mod postgres;
 mod processor;
@@ -37,6 +38,7 @@ const SUITES: &[Suite] = &[
     ("mongodb", mongodb::run),
     ("mongodb-documents", mongodb::run_documents),
     ("postgres", postgres::run),
+    ("mariadb", mysql::run),
     ("etcd", etcd::run),
     ("etcd-three", etcd::run_three),
     ("zookeeper", zookeeper::run),
@@ -49,7 +51,14 @@ const DRAW: &str = "draw";
 
 fn main() -> ExitCode {
     let wanted: Vec<String> = std::env::args().skip(1).collect();
-    let kinds = [redis::KINDS, mongodb::KINDS, postgres::KINDS, etcd::KINDS, zookeeper::KINDS];
+    let kinds = [
+        redis::KINDS,
+        mongodb::KINDS,
+        postgres::KINDS,
+        mysql::KINDS,
+        etcd::KINDS,
+        zookeeper::KINDS,
+    ];
     let kinds = kinds.into_iter().flatten().copied();
     if file::other_process(&wanted)
         || contest::other_process(&wanted, kinds)

@@ -1,11 +1,15 @@
 //! An acquisition: the lock that a command requests, and the wait for it.
 
-use std::future::pending;
+use std::cell::RefCell;
+use std::future::{pending, poll_fn};
 use std::io;
 use std::ops::Deref;
-use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use futures_util::StreamExt as _;
+use futures_util::future::LocalBoxFuture;
+use futures_util::stream::FuturesUnordered;
 use tenure::engine::Backoff;
 use tenure::guarantees::Liveness;
 use tenure::inspect::{LineEntry, Note, TicketState};
@@ -57,7 +61,30 @@ pub(crate) struct Acquisition<'a> {
     pub(crate) budget: RetryBudget,
     pub(crate) note: Option<&'a str>,
     /// Locks that are held already. The wait ends with an error if one of them is lost.
-    pub(crate) beside: &'a [HeldLock],
+    pub(crate) beside: Option<&'a LocksBeside>,
+}
+
+/// The losses of locks that are held while another one is taken. They are polled side by side, and
+/// only those that wake: a claim may have thousands of locks.
+#[derive(Default)]
+pub(crate) struct LocksBeside(RefCell<FuturesUnordered<LocalBoxFuture<'static, Result<()>>>>);
+
+impl LocksBeside {
+    pub(crate) fn add(&self, held: &HeldLock) {
+        let handle: LeaseHandle = (**held).clone();
+        self.0.borrow().push(Box::pin(async move {
+            handle.lost().await;
+            handle.check()
+        }));
+    }
+
+    /// Returns the error of a lock that is lost.
+    fn poll_lost(&self, context: &mut Context<'_>) -> Option<Error> {
+        match self.0.borrow_mut().poll_next_unpin(context) {
+            Poll::Ready(Some(lost)) => lost.err(),
+            Poll::Ready(None) | Poll::Pending => None,
+        }
+    }
 }
 
 /// A guard of any mode.
@@ -294,12 +321,12 @@ impl Acquisition<'_> {
 
     /// Waits for the lock, as long as all locks beside it are held.
     async fn lock_beside(&self, locks: &Locks, wait: Option<Duration>) -> Result<Option<HeldLock>> {
-        type Work<'w> = Pin<Box<dyn Future<Output = Result<Option<HeldLock>>> + 'w>>;
-        let mut work: Work<'_> = Box::pin(self.lock(locks, wait));
-        for held in self.beside {
-            work = Box::pin(async move { held.run(work).await? });
-        }
-        work.await
+        let mut work = Box::pin(self.lock(locks, wait));
+        poll_fn(|context| match self.beside.and_then(|beside| beside.poll_lost(context)) {
+            Some(lost) => Poll::Ready(Err(lost)),
+            None => work.as_mut().poll(context),
+        })
+        .await
     }
 
     async fn lock(&self, locks: &Locks, wait: Option<Duration>) -> Result<Option<HeldLock>> {

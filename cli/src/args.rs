@@ -4,15 +4,17 @@ use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
 
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
-use clap::{Arg, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use clap::{Arg, ArgAction, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use tenure_kit::registry::Scheme;
 
 use crate::claims::{show, take, use_claim};
 use crate::failure::{Failure, USAGE};
-use crate::inspect::{bench, break_ticket, count, keys, line, next, ps, watch};
+use crate::inspect::{bench, break_ticket, count, doctor, keys, line, next, ps, top, watch};
 #[cfg(feature = "mcp")]
 use crate::mcp;
 use crate::screen::printable;
+#[cfg(feature = "serve")]
+use crate::serve;
 use crate::{aliases, key_after_dashes, lead, once, pages, run, setup, store};
 
 /// Locks for the shell: run a program under a lock, lead, inspect, break, count.
@@ -38,8 +40,10 @@ Exit codes:
   69  the store is unreachable         76  the claim is lost
                                        77  the store refused
   74  the output cannot be written     1   `break` found nothing to break,
-                                           `line --check` found no holder, or
-                                           `once` has given up the slot
+                                           `line --check` found no holder,
+                                           `once` has given up the slot, or
+                                           `doctor` warns
+                                       2   `doctor` misses a guarantee
   79  the lock was lost while the command ran
   126, 127, 128+n  as in shells, and otherwise the command's own"
 )]
@@ -82,11 +86,14 @@ impl Cli {
             Command::Once(ref args) if !args.lists() => "once",
             Command::Lead(_) => "lead",
             Command::Line(line::Args { check: true, .. }) => "line --check",
+            #[cfg(feature = "serve")]
+            Command::Serve(_) => "serve",
             #[cfg(feature = "mcp")]
             Command::Mcp(_) => "mcp",
             Command::Renew(_) => "renew",
             Command::Drop(_) => "drop",
             Command::Setup(_) => "setup",
+            Command::Top(_) => "top",
             Command::Completions(_) => "completions",
             Command::Man => "man",
             _ => return Ok(()),
@@ -118,6 +125,10 @@ pub(crate) enum Command {
     Count(count::Args),
     Bench(bench::Args),
     Setup(setup::Args),
+    Doctor(doctor::Args),
+    Top(top::Args),
+    #[cfg(feature = "serve")]
+    Serve(serve::Args),
     #[cfg(feature = "mcp")]
     Mcp(mcp::Args),
     Completions(pages::Completions),
@@ -143,9 +154,17 @@ impl Command {
     }
 }
 
+/// Commands without an answer to write as JSON, or with one in one mode only.
+const WITHOUT_JSON: [&str; 11] =
+    ["run", "once", "lead", "serve", "mcp", "renew", "drop", "setup", "top", "completions", "man"];
+
 /// Returns the whole command line, with the stores of this build in its help.
 pub(crate) fn command() -> clap::Command {
-    let command = Cli::command();
+    // The option stays, so that the refusal of it can say why.
+    let json = || Arg::new("json").long("json").action(ArgAction::SetTrue).hide(true);
+    let command = Cli::command().mut_subcommands(|sub| {
+        if WITHOUT_JSON.contains(&sub.get_name()) { sub.arg(json().global(true)) } else { sub }
+    });
     let rest = command.get_after_long_help().map(ToString::to_string).unwrap_or_default();
     command.after_long_help(format!("{}\n{rest}", stores()))
 }
@@ -203,17 +222,18 @@ impl TypedValueParser for Urls {
 /// # Errors
 ///
 /// Fails with a page if help or the version was requested, and with clap's own message otherwise.
-pub(crate) fn parse(words: Vec<OsString>) -> Result<Cli, Failure> {
-    let matches = key_after_dashes::parse(command, words);
-    matches.and_then(|matches| Cli::from_arg_matches(&matches)).map_err(|error| explain(&error))
+pub(crate) fn parse(words: &[OsString]) -> Result<Cli, Failure> {
+    let matches = key_after_dashes::parse(command, words.to_vec());
+    let parsed = matches.and_then(|matches| Cli::from_arg_matches(&matches));
+    parsed.map_err(|error| explain(&error, words))
 }
 
-fn explain(error: &clap::Error) -> Failure {
+fn explain(error: &clap::Error, words: &[OsString]) -> Failure {
     let text = error.render().to_string();
     if !error.use_stderr() {
         return Failure::page(text);
     }
-    if let Some(failure) = aliases::explained(error) {
+    if let Some(failure) = aliases::explained(error).or_else(|| aliases::surplus(error, words)) {
         return failure;
     }
     // clap repeats arguments, which may hold control characters.
@@ -243,6 +263,7 @@ mod tests {
             ("etcd", cfg!(feature = "etcd")),
             ("file:", cfg!(feature = "file")),
             ("mongodb", cfg!(feature = "mongodb")),
+            ("mysql", cfg!(feature = "mysql")),
             ("postgres", cfg!(feature = "postgres")),
             ("redis", cfg!(feature = "redis")),
             ("zookeeper", cfg!(feature = "zookeeper")),

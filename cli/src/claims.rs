@@ -26,6 +26,8 @@ pub(crate) mod show;
 pub(crate) mod take;
 pub(crate) mod use_claim;
 
+pub(crate) use held_claim::LEAVE_MAX;
+
 use std::fmt::Write as _;
 use std::time::Duration;
 

@@ -77,7 +77,7 @@ pub(crate) fn lead(at: &Address, args: &Args) -> Result<u8, Failure> {
         ttl: args.ttl,
         budget: RetryBudget::new(None, at.quiet),
         note: args.note.as_deref(),
-        beside: &[],
+        beside: None,
     };
     acquisition.check()?;
     let mut signals = Signals::install()?;

@@ -21,6 +21,8 @@ mod progress;
 mod retry_budget;
 mod run;
 mod screen;
+#[cfg(feature = "serve")]
+mod serve;
 mod setup;
 mod store;
 mod supervisor;
@@ -30,7 +32,7 @@ use std::process::ExitCode;
 use args::{Cli, Command};
 use claims::{holder, show, take, use_claim};
 use failure::Failure;
-use inspect::{bench, break_ticket, count, keys, line, next, ps, watch};
+use inspect::{bench, break_ticket, count, doctor, keys, line, next, ps, top, watch};
 use supervisor::{keeper, shim};
 
 fn main() -> ExitCode {
@@ -47,7 +49,7 @@ fn main() -> ExitCode {
         Some(first) if first == holder::ARGUMENT => return holder::main(),
         _ => {}
     }
-    match args::parse(std::env::args_os().collect()).and_then(dispatch) {
+    match args::parse(&std::env::args_os().collect::<Vec<_>>()).and_then(dispatch) {
         Ok(code) => ExitCode::from(code),
         Err(failure) => failure.report(),
     }
@@ -74,6 +76,10 @@ fn dispatch(cli: Cli) -> Result<u8, Failure> {
         Command::Count(args) => count::count(&at, json, &args),
         Command::Bench(args) => bench::bench(&at, json, &args),
         Command::Setup(args) => setup::setup(&at, &args),
+        Command::Doctor(args) => doctor::doctor(&at, json, &args),
+        Command::Top(args) => top::top(&at, &args),
+        #[cfg(feature = "serve")]
+        Command::Serve(args) => serve::serve(&at, &args),
         #[cfg(feature = "mcp")]
         Command::Mcp(args) => mcp::mcp(at, &args),
         Command::Completions(args) => pages::completions(&args, args::visible_command()),

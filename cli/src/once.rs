@@ -183,7 +183,7 @@ pub(crate) fn once(at: &Address, json: bool, args: &Args) -> Result<u8, Failure>
         ttl: args.ttl,
         budget: RetryBudget::new(wait, at.quiet),
         note: args.note.as_deref(),
-        beside: &[],
+        beside: None,
     };
     acquisition.check()?;
     let mut signals = Signals::install()?;

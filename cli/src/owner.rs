@@ -17,6 +17,9 @@ use crate::screen::is_unprintable;
 const PART_BYTES_MAX: usize = 64;
 const _: () = assert!(3 * PART_BYTES_MAX + "[4294967295] @".len() <= OWNER_BYTES_MAX);
 
+/// The program of the owner of a claim: its name in `ps`.
+pub(crate) const CLAIM_HOLDER: &str = "claim-holder";
+
 /// Stands for an unprintable character, as in `ls -q`, and for one that separates two parts.
 const REPLACEMENT: char = '?';
 
@@ -69,6 +72,29 @@ impl OwnerParts {
             user: user.map(str::to_owned),
             host: host.to_owned(),
         })
+    }
+
+    /// Whether an owner is the holder of a claim, which no command runs under.
+    pub(crate) fn is_claim(owner: &str) -> bool {
+        // The library's form has no user.
+        Self::parse(owner).is_some_and(|it| it.user.is_some() && it.program == CLAIM_HOLDER)
+    }
+
+    /// Whether the process of this owner is on this machine and stopped, as by SIGSTOP or Ctrl-Z.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    pub(crate) fn is_stopped(owner: &str) -> bool {
+        let Some(parts) = Self::parse(owner).filter(|parts| parts.host == self::host()) else {
+            return false;
+        };
+        let state = std::fs::read_to_string(format!("/proc/{}/stat", parts.pid));
+        // The state stands behind the name, which may hold any character.
+        state.is_ok_and(|stat| stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('T')))
+    }
+
+    /// The state of a process cannot be read here.
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    pub(crate) fn is_stopped(_: &str) -> bool {
+        false
     }
 
     /// Whether the owner is this process.

@@ -158,7 +158,7 @@ pub(crate) fn run(at: &Address, args: &Args) -> Result<u8, Failure> {
         ttl: args.ttl,
         budget: RetryBudget::new(wait, at.quiet),
         note: args.note.as_deref(),
-        beside: &[],
+        beside: None,
     };
     acquisition.check()?;
     // With --no-wait the lock may be busy, and scripts may try often: start no keeper beforehand.

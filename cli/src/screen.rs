@@ -35,8 +35,12 @@ impl Screen {
         let columns = rustix::termios::tcgetwinsize(stream).map_or(0, |size| size.ws_col);
         let columns = if columns == 0 { COLUMNS_DEFAULT } else { columns.into() };
         let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-        let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
-        Some(Self { columns, colours: !dumb && !is_set("NO_COLOR") })
+        Some(Self { columns, colours: !Self::is_dumb() && !is_set("NO_COLOR") })
+    }
+
+    /// Whether the terminal does not act on escape sequences.
+    pub(crate) fn is_dumb() -> bool {
+        std::env::var_os("TERM").is_none_or(|term| term == "dumb")
     }
 
     /// Whether standard output was closed when this process started. The Rust runtime then opens
@@ -94,6 +98,21 @@ pub(crate) fn cut(text: &str, columns: usize) -> String {
     short
 }
 
+/// Breaks a text into lines of at most `columns` columns, between words. A longer word is cut.
+pub(crate) fn wrapped(text: &str, columns: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.width() + 1 + word.width() <= columns => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(cut(word, columns)),
+        }
+    }
+    lines
+}
+
 /// A key as messages show it.
 pub(crate) fn quoted(key: &str) -> String {
     format!("`{}`", printable(key))
@@ -108,6 +127,13 @@ pub(crate) fn is_unprintable(letter: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_text_is_wrapped_between_words() {
+        assert_eq!(wrapped("one two three", 7), ["one two", "three"]);
+        assert_eq!(wrapped("one two three", 4), ["one", "two", "thr…"]);
+        assert_eq!(wrapped("", 4), [""]);
+    }
 
     #[test]
     fn only_letters_reach_the_terminal() {

@@ -25,7 +25,7 @@ pub(crate) fn setup(at: &Address, args: &Args) -> Result<u8, Failure> {
         Some(sql) if args.dry_run => answer(sql)?,
         Some(_) => {
             at.open_with_warnings()?;
-            say_unless(at.quiet, "the tables are there");
+            say_unless(at.quiet, "the store has its tables");
         }
         None => say_unless(at.quiet, "this store has no tables, and needs no setup"),
     }
@@ -35,6 +35,8 @@ pub(crate) fn setup(at: &Address, args: &Args) -> Result<u8, Failure> {
 /// Returns the SQL that makes the tables. `None`: the store has none.
 fn sql(url: &str) -> Result<Option<String>, Failure> {
     match registry::engine_of(url)?.name {
+        #[cfg(feature = "mysql")]
+        "mysql" => Ok(Some(tenure::mysql::Settings::from_url(url)?.setup_sql())),
         #[cfg(feature = "postgres")]
         "postgres" => Ok(Some(tenure::postgres::Settings::from_url(url)?.setup_sql())),
         _ => Ok(None),

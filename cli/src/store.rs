@@ -3,6 +3,7 @@
 use std::env;
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::thread;
 use std::time::Duration;
 #[cfg(feature = "file")]
 use std::{fs, os::unix::fs::MetadataExt as _};
@@ -21,6 +22,9 @@ use crate::supervisor::signals::Signals;
 
 /// Time limit of a request whose answer is not essential.
 pub(crate) const SETTLE_MAX: Duration = Duration::from_millis(1_500);
+
+/// Interval between two looks for a store that does not exist yet.
+const LOOK_FOR_STORE: Duration = Duration::from_millis(100);
 
 /// Placeholder for a port that a URL leaves to its engine. No server uses it.
 const PORT_UNKNOWN: u16 = 0;
@@ -73,26 +77,44 @@ impl Address {
         if let Some(url) = &self.on {
             return named(url);
         }
-        match env::var_os(VARIABLE).filter(|url| !url.is_empty()) {
+        match env::var_os(VARIABLE) {
+            // An unset variable of a script must not choose another store.
+            Some(url) if url.is_empty() => Err(Failure::usage(format!(
+                "{VARIABLE} is empty: set it to the URL of a store, or unset it to use your own store"
+            ))),
             Some(url) => match url.into_string() {
-                Ok(url) => named(&url).map_err(|failure| self.explained(failure)),
+                // Read as one URL, the lines would be joined, with the password of the first.
+                Ok(url) if url.trim_end().contains('\n') => Err(Failure::usage(format!(
+                    "{VARIABLE} has several stores, which only `tenure serve` takes: name one with --on"
+                ))),
+                Ok(url) => named(url.trim_end()).map_err(|failure| self.explained(failure)),
                 Err(_) => Err(Failure::usage(format!("the URL in {VARIABLE} is not UTF-8"))),
             },
             None => own(),
         }
     }
 
-    /// Opens a store for inspection, without creating it. If the user has named it, it must exist;
-    /// otherwise the error is `nothing`.
-    pub(crate) fn look(&self, nothing: impl FnOnce() -> Failure) -> Result<Locks, Failure> {
-        match self.look_for()? {
-            Some(locks) => Ok(locks),
-            None if self.is_named() => Err(Failure::new(
-                UNREACHABLE,
-                format!("there is no store at {}: the first lock there creates it", self.url()?),
-            )),
-            None => Err(nothing()),
+    /// Opens a store for inspection, without creating it. One that the user has named must exist;
+    /// for the user's own store, the failure has the code of an empty store.
+    pub(crate) fn look(&self, empty: u8) -> Result<Locks, Failure> {
+        if let Some(locks) = self.look_for()? {
+            return Ok(locks);
         }
+        let url = self.url()?;
+        let absent = format!("there is no store at {url} yet: the first lock there creates it");
+        Err(if self.is_named() {
+            let way_out = format!("name another store with --on or {VARIABLE} if that is wrong");
+            Failure::new(UNREACHABLE, format!("{absent}; {way_out}"))
+        } else {
+            Failure::new(empty, absent)
+        })
+    }
+
+    /// Returns a command for users to copy: `tenure` on the same store. A URL that may hold a
+    /// password is left for the user to put in.
+    pub(crate) fn command(&self, rest: &str) -> String {
+        // A URL in the environment holds for the next command, too.
+        command_on(self.on.as_deref(), rest)
     }
 
     /// The same; returns `None` if the store does not exist yet.
@@ -134,7 +156,7 @@ impl Address {
     }
 
     fn is_named(&self) -> bool {
-        self.on.is_some() || env::var_os(VARIABLE).is_some_and(|url| !url.is_empty())
+        self.on.is_some() || env::var_os(VARIABLE).is_some()
     }
 
     /// Opens the store, for commands that handle no signals.
@@ -219,6 +241,21 @@ impl Address {
     }
 }
 
+/// Opens the store, and waits until it exists: a monitor may start before the first lock.
+pub(crate) fn opened_or_awaited(at: &Address) -> Result<Locks, Failure> {
+    let mut waits = false;
+    loop {
+        if let Some(locks) = at.look_for()? {
+            return Ok(locks);
+        }
+        if !waits {
+            waits = true;
+            say(&format!("waiting for the first lock: there is no store at {} yet", at.url()?));
+        }
+        thread::sleep(LOOK_FOR_STORE);
+    }
+}
+
 /// Closes the store, so that no ticket of this client stays in it. Skips a store that did not
 /// answer.
 pub(crate) fn close(signals: &mut Signals, locks: &Locks, outcome: &Result<u8, Failure>) {
@@ -226,6 +263,25 @@ pub(crate) fn close(signals: &mut Signals, locks: &Locks, outcome: &Result<u8, F
         return;
     }
     let _ = signals.within(SETTLE_MAX, locks.close()); // at a signal or time-out, leases end it
+}
+
+/// Returns a command on the store of this URL, or on that of the environment.
+pub(crate) fn command_on(url: Option<&str>, rest: &str) -> String {
+    match url {
+        None => format!("tenure {rest}"),
+        // It may hold a password.
+        Some(url) if url.contains(['@', '?']) => format!("{VARIABLE}=URL tenure {rest}"),
+        Some(url) => format!("tenure --on {} {rest}", shell_word(url)),
+    }
+}
+
+/// Writes a text as one word of a shell.
+pub(crate) fn shell_word(text: &str) -> String {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-:@%+,".contains(letter);
+    if !text.is_empty() && text.chars().all(is_plain) && !text.starts_with('-') {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', "'\\''"))
 }
 
 /// Returns the URL without user, password and options.
@@ -330,6 +386,21 @@ fn own() -> Result<String, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_command_to_copy_names_the_store_and_no_password() {
+        let command = |on: Option<&str>| {
+            let on = on.map(str::to_owned);
+            let at = Address { on, quiet: false, make: false, program: None };
+            at.command("break k")
+        };
+        assert_eq!(command(None), "tenure break k");
+        assert_eq!(command(Some("redis://a,b:1/2")), "tenure --on redis://a,b:1/2 break k");
+        assert_eq!(command(Some("file:/a b")), "tenure --on 'file:/a b' break k");
+        assert_eq!(command(Some("redis://u:secret@a")), "TENURE_ON=URL tenure break k");
+        assert_eq!(shell_word("it's"), "'it'\\''s'");
+        assert_eq!(shell_word(""), "''");
+    }
 
     #[test]
     fn a_url_for_others_has_no_secrets() {

@@ -19,4 +19,5 @@ mod terminal;
 
 pub(crate) use child::SpareKeeper;
 pub(crate) use control_channel::ExitReason;
+pub(crate) use job::stop_with_the_job;
 pub(crate) use process::own_executable;

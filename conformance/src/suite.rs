@@ -76,7 +76,8 @@ const STEPS_MAX: u64 = 5_000_000;
 /// | left out | because |
 /// |---|---|
 /// | `last_permit`, `writer` | they are `mutex` with another share |
-/// | `shares`, `all`, `election` | they are made of the steps that `rule` and `model` show |
+/// | `rule`, `order`, `breaking`, `shares`, `all`, `election` | they are made of the steps that `model` shows |
+/// | `cancel`, `twice` | they are about the client, and about calls of one ticket |
 /// | `once` | it is made of a lock and a value, which `mutex` and `values` show |
 /// | `names`, `inspection` | names are hashed before a connection is chosen |
 ///
@@ -135,6 +136,11 @@ macro_rules! deployment_tests {
 macro_rules! deployment_chapter_tests {
     (last_permit $names:tt) => {};
     (writer $names:tt) => {};
+    (rule $names:tt) => {};
+    (order $names:tt) => {};
+    (breaking $names:tt) => {};
+    (cancel $names:tt) => {};
+    (twice $names:tt) => {};
     (shares $names:tt) => {};
     (all $names:tt) => {};
     (election $names:tt) => {};

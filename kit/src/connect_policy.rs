@@ -36,11 +36,12 @@ struct ConnectState {
     limiter: RateLimiter,
     /// Present while the last attempt failed or the server does not answer.
     trouble: Option<LastFailure>,
+    /// The backoff after the last failure.
+    backoff: Option<Backoff>,
 }
 
 struct LastFailure {
     reason: Error,
-    backoff: Backoff,
     until: Instant,
     /// Whether a trial is under way.
     is_tried: bool,
@@ -94,17 +95,29 @@ impl ConnectPolicy {
     /// Notes that the server does not answer. Refuses attempts with `reason` until the pause is
     /// over.
     pub(crate) fn fail(&self, reason: &Error) {
+        self.fail_after(reason, false);
+    }
+
+    /// As [`fail`](Self::fail), where a connection could be opened meanwhile, and its server has
+    /// answered nothing: the pauses go on to grow.
+    pub(crate) fn fail_again(&self, reason: &Error) {
+        self.fail_after(reason, true);
+    }
+
+    fn fail_after(&self, reason: &Error, is_again: bool) {
         let now = Instant::now();
         let mut state = self.state();
-        let mut backoff = match &state.trouble {
+        let is_again = match &state.trouble {
             // Connections that fail at the same time count as one failure.
             Some(trouble) if now < trouble.until || trouble.is_tried => return,
-            Some(trouble) => trouble.backoff.clone(),
-            None => Backoff::new(PAUSE_FIRST, PAUSE_MAX),
+            Some(_) => true,
+            None => is_again,
         };
+        let last = state.backoff.take().filter(|_| is_again);
+        let mut backoff = last.unwrap_or(Backoff::new(PAUSE_FIRST, PAUSE_MAX));
         let until = now + backoff.pause();
-        let reason = reason.clone();
-        state.trouble = Some(LastFailure { reason, backoff, until, is_tried: false });
+        state.backoff = Some(backoff);
+        state.trouble = Some(LastFailure { reason: reason.clone(), until, is_tried: false });
     }
 
     /// Returns the reason of the last failure, if the server is not known to work again.
@@ -211,7 +224,7 @@ mod tests {
         for attempt in at_once {
             attempt.failed(&reason());
         }
-        let mut backoff = attempts.state().trouble.as_ref().unwrap().backoff.clone();
+        let mut backoff = attempts.state().backoff.clone().unwrap();
         assert!(backoff.next(u64::MAX) <= PAUSE_FIRST * 2, "it has failed once");
     }
 
@@ -222,8 +235,28 @@ mod tests {
             attempts.fail(&reason());
             attempts.state().trouble.as_mut().unwrap().until = Instant::now();
         }
-        let mut backoff = attempts.state().trouble.as_ref().unwrap().backoff.clone();
+        let mut backoff = attempts.state().backoff.clone().unwrap();
         let pause = backoff.next(u64::MAX);
         assert!((PAUSE_MAX * 99 / 100..=PAUSE_MAX).contains(&pause), "{pause:?}");
+    }
+
+    #[test]
+    fn pauses_grow_while_connections_are_opened_and_answer_nothing() {
+        let attempts = Arc::new(ConnectPolicy::default());
+        let next_pause = || {
+            // As a connection that was opened does it.
+            attempts.state().trouble = None;
+            attempts.state().backoff.clone().unwrap().next(u64::MAX)
+        };
+        attempts.fail(&reason());
+        let first = next_pause();
+        let mut last = first;
+        for _ in 0..10 {
+            attempts.fail_again(&reason());
+            last = next_pause();
+        }
+        assert!(last > first * 4 && last <= PAUSE_MAX, "{last:?}");
+        attempts.fail(&reason());
+        assert_eq!(next_pause(), first, "the server had answered");
     }
 }

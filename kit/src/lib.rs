@@ -15,6 +15,7 @@ pub mod rate_limiter;
 pub mod registry;
 pub mod secret;
 mod server;
+pub mod server_errors;
 mod single_flight;
 pub mod subscriptions;
 pub mod tls;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use tenure_core::sync::Mutex;
-use tenure_core::{Error, ErrorKind, Result};
+use tenure_core::{Error, ErrorKind, Reason, Result};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
@@ -52,6 +52,7 @@ pub struct Link<S: Server> {
     /// Notified when the connection is given up, and when the link is dropped.
     lost: Arc<Notify>,
     is_barred: AtomicBool,
+    is_closed: watch::Sender<bool>,
 }
 
 /// The outcome of an attempt, for all callers that wait for it.
@@ -113,6 +114,7 @@ impl<S: Server> Link<S> {
             home: Handle::current(),
             lost: Arc::default(),
             is_barred: AtomicBool::new(false),
+            is_closed: watch::Sender::new(false),
         })
     }
 
@@ -147,10 +149,13 @@ impl<S: Server> Link<S> {
     /// # Errors
     ///
     /// The reason of the last failure; an error that [is retryable](Error::is_retryable) if the
-    /// runtime of the link has shut down.
+    /// runtime of the link has shut down; [`Reason::Closed`] if the link is closed.
     pub async fn connection(&self) -> Result<Arc<Connection<S::Open>>> {
         let attempts = &self.client.attempts;
         loop {
+            if self.is_closed() {
+                return Err(closed());
+            }
             if let Some(connection) = self.current() {
                 return Ok(connection);
             }
@@ -206,11 +211,45 @@ impl<S: Server> Link<S> {
     }
 
     /// Gives up a connection whose server does not answer. This counts as an attempt that failed
-    /// for this reason, because the next connection may be silent as well.
-    pub fn give_up_silent(&self, generation: u64, reason: &Error) {
-        if self.give_up(generation) {
+    /// for this reason, because the next connection may be silent as well. Returns whether the
+    /// connection was in use until now.
+    pub fn give_up_silent(&self, generation: u64, reason: &Error) -> bool {
+        let was_in_use = self.give_up(generation);
+        if was_in_use {
             self.client.attempts.fail(reason);
         }
+        was_in_use
+    }
+
+    /// As [`give_up_silent`](Self::give_up_silent), for a connection over which the server has
+    /// answered no call. The pause before the next one is longer than the pause before this one.
+    pub fn give_up_mute(&self, generation: u64, reason: &Error) -> bool {
+        let was_in_use = self.give_up(generation);
+        if was_in_use {
+            self.client.attempts.fail_again(reason);
+        }
+        was_in_use
+    }
+
+    /// Gives up the connection, and opens no other one.
+    pub fn close(&self) {
+        self.is_closed.send_replace(true);
+        if let Some(connection) = self.current() {
+            self.give_up(connection.generation);
+        }
+    }
+
+    /// Waits until the link is closed or dropped. The future does not keep the link.
+    pub fn closed(&self) -> impl Future<Output = ()> + Send + use<S> {
+        let mut is_closed = self.is_closed.subscribe();
+        async move {
+            // An error means that the link was dropped.
+            let _ = is_closed.wait_for(|is_closed| *is_closed).await;
+        }
+    }
+
+    fn is_closed(&self) -> bool {
+        *self.is_closed.borrow()
     }
 
     /// Notes that another server has replaced the server of this connection. All links of the
@@ -274,8 +313,8 @@ impl<S: Server> Link<S> {
         let connection = Connection { open, calls: InFlight::new(), generation, of_client };
         let connection = Arc::new(connection);
         *self.slot() = Some(connection.clone());
-        // The connection may have ended before it was in the slot.
-        if self.ended.load(Ordering::Acquire) >= generation {
+        // The connection may have ended, or the link was closed, before it was in the slot.
+        if self.ended.load(Ordering::Acquire) >= generation || self.is_closed() {
             self.give_up(generation);
         }
         Ok(connection)
@@ -328,6 +367,9 @@ async fn stay_connected<S: Server>(link: Weak<Link<S>>, lost: Arc<Notify>) {
     loop {
         lost.notified().await;
         while let Some(link) = link.upgrade() {
+            if link.is_closed() {
+                return;
+            }
             match link.connection().await {
                 Ok(_) => break,
                 Err(error) => tracing::trace!(%error, "the server cannot be reached, trying again"),
@@ -340,6 +382,10 @@ async fn stay_connected<S: Server>(link: Weak<Link<S>>, lost: Arc<Notify>) {
             return;
         }
     }
+}
+
+fn closed() -> Error {
+    Error::invalid("the client is closed").with_reason(Reason::Closed)
 }
 
 fn runtime_ended() -> Error {

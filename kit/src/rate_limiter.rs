@@ -2,21 +2,35 @@
 
 use std::time::{Duration, Instant};
 
-/// Number of tries that may follow each other without a pause.
+/// Number of tries that may follow each other without a pause, by default.
 pub const AT_ONCE: u32 = 8;
-/// Interval of the tries after those.
+/// Interval of the tries after those, by default.
 pub const EACH: Duration = Duration::from_millis(250);
 
 /// A rate limiter for tries such as connections to one server.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct RateLimiter {
-    /// When the tries so far would end if each took [`EACH`].
+    at_once: u32,
+    each: Duration,
+    /// When the tries so far would end if each took `each`.
     used_up: Option<Instant>,
 }
 
+impl Default for RateLimiter {
+    /// A limiter of [`AT_ONCE`] and [`EACH`].
+    fn default() -> Self {
+        Self::new(AT_ONCE, EACH)
+    }
+}
+
 impl RateLimiter {
+    /// A limiter of `at_once` tries without a pause, and then one in each interval `each`.
+    pub const fn new(at_once: u32, each: Duration) -> Self {
+        Self { at_once, each, used_up: None }
+    }
+
     /// Returns after how long one more try may be made, or `None` if that is longer than `within`.
-    /// Reserves `left_to_others` of the tries that may be made [at once](AT_ONCE).
+    /// Reserves `left_to_others` of the tries that may be made without a pause.
     pub fn turn(
         &mut self,
         now: Instant,
@@ -24,12 +38,12 @@ impl RateLimiter {
         within: Duration,
     ) -> Option<Duration> {
         let used_up = self.used_up.map_or(now, |used_up| used_up.max(now));
-        let at_once = AT_ONCE.saturating_sub(left_to_others).max(1);
-        let turn = (used_up - now).saturating_sub(EACH * (at_once - 1));
+        let at_once = self.at_once.saturating_sub(left_to_others).max(1);
+        let turn = (used_up - now).saturating_sub(self.each * (at_once - 1));
         if turn > within {
             return None;
         }
-        self.used_up = Some(used_up + EACH);
+        self.used_up = Some(used_up + self.each);
         Some(turn)
     }
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tenure_core::{Error, ErrorKind, Result};
+use tenure_core::{Error, ErrorKind, Reason, Result};
 use tenure_kit::{
     ConnectContext, DisconnectNotifier, Link, LinkPool, Origin, Server, ServerClient,
 };
@@ -277,4 +277,33 @@ fn runtimes_that_come_and_go_leave_the_home_link_its_attempts() {
         let again = soon(links.link().connection()).await;
         assert!(again.is_ok(), "{}", again.err().unwrap());
     });
+}
+
+#[tokio::test]
+async fn a_closed_link_has_no_connection_and_opens_none() {
+    let client = Stand::client();
+    let link = Link::kept(client.clone());
+    until(|| link.current().is_some()).await;
+    let closed = link.closed();
+    link.close();
+    soon(closed).await;
+    let error = soon(link.connection()).await.err().unwrap();
+    assert_eq!(error.reason(), Some(Reason::Closed), "{error}");
+    assert!(link.current().is_none());
+
+    // It is closed while a connection is being opened.
+    client.server().doors.forget_permits(1000);
+    let link = Link::on_demand(client.clone());
+    let opening = tokio::spawn({
+        let link = link.clone();
+        async move { link.connection().await.map(drop) }
+    });
+    tokio::task::yield_now().await;
+    link.close();
+    client.server().doors.add_permits(1);
+    let _ = soon(opening).await.unwrap(); // it may be an error, because the link is closed
+    assert!(link.current().is_none());
+    let closed = link.closed();
+    drop(link);
+    soon(closed).await;
 }

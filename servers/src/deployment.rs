@@ -43,6 +43,8 @@ pub fn deployments() -> Vec<Deployment> {
         #[cfg(unix)]
         &crate::mongodb::DEPLOYMENTS,
         #[cfg(unix)]
+        &crate::mariadb::DEPLOYMENTS,
+        #[cfg(unix)]
         &crate::postgres::DEPLOYMENTS,
         #[cfg(unix)]
         &crate::redis::DEPLOYMENTS,

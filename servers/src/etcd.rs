@@ -30,7 +30,7 @@ const ETCD_3_5_1: Wheel = Wheel {
 const ROOT_PASSWORD: &str = "of-root";
 
 /// The deployments of this module.
-pub(crate) const DEPLOYMENTS: [Deployment; 5] = [
+pub(crate) const DEPLOYMENTS: [Deployment; 4] = [
     Deployment {
         name: "etcd",
         variable: "TENURE_TEST_ETCD_URL",
@@ -48,12 +48,6 @@ pub(crate) const DEPLOYMENTS: [Deployment; 5] = [
         variable: "TENURE_TEST_ETCD_THREE_URL",
         needs: &[ETCD],
         start: || Ok(Box::new(Cluster::of(3)?)),
-    },
-    Deployment {
-        name: "etcd-tls",
-        variable: "TENURE_TEST_ETCD_TLS_URL",
-        needs: &[ETCD],
-        start: || Ok(Box::new(Cluster::with_tls(1)?)),
     },
     Deployment {
         name: "etcd-users",

@@ -54,6 +54,8 @@ pub mod etcd;
 #[cfg(unix)]
 mod folder;
 #[cfg(unix)]
+pub mod mariadb;
+#[cfg(unix)]
 pub mod mongodb;
 #[cfg(unix)]
 mod patience;
@@ -76,7 +78,7 @@ pub mod zookeeper;
 pub use certificates::Certificates;
 pub use deployment::{Deployment, Found, Store, deployments};
 pub use shared::url_of;
-pub use tool::{JQ, Tool, have, tools};
+pub use tool::{CHROMEDRIVER, CHROMIUM, JQ, NGINX, NODE, PROMTOOL, PYTHON, Tool, have, tools};
 pub use wheel::{Wheel, tools_folder};
 
 /// The result of this crate. An error is a sentence for people.

@@ -37,6 +37,11 @@ impl ServerUser {
         command.uid(self.uid).gid(self.gid);
     }
 
+    /// Returns a command that runs the program behind it as this user, for a script of root.
+    pub(crate) fn command(self) -> String {
+        format!("setpriv --reuid={} --regid={} --clear-groups", self.uid, self.gid)
+    }
+
     /// Makes this user the owner of a file or a folder.
     pub(crate) fn owns(self, path: &Path) -> Result<()> {
         chown(path, Some(self.uid), Some(self.gid))

@@ -107,9 +107,29 @@ const STRACE: Tool = Tool::program("strace", "strace");
 /// Reads JSON, for the hooks among the recipes.
 pub const JQ: Tool = Tool::program("jq", "jq");
 
+/// Checks metrics, and tests the rules of alerts.
+pub const PROMTOOL: Tool = Tool::program("promtool", "prometheus");
+
+/// A proxy in front of `tenure serve`. Debian has it in a folder that only root has on its PATH.
+pub const NGINX: Tool = Tool::file("/usr/sbin/nginx", "nginx-light");
+
+/// Runs the client of locks over HTTP for Python.
+pub const PYTHON: Tool = Tool::program("python3", "python3");
+
+/// Runs the client of locks over HTTP for JavaScript.
+pub const NODE: Tool = Tool::program("node", "nodejs");
+
+/// A browser, for the page of `tenure serve`.
+pub const CHROMIUM: Tool = Tool::program("chromium", "chromium");
+/// Drives the browser.
+pub const CHROMEDRIVER: Tool = Tool::program("chromedriver", "chromium-driver");
+
 #[cfg(unix)]
 fn private() -> Vec<Tool> {
-    vec![crate::redis::FAKETIME, STRACE, JQ]
+    use crate::mariadb::GALERA;
+    use crate::redis::FAKETIME;
+
+    vec![FAKETIME, GALERA, STRACE, JQ, PROMTOOL, NGINX, PYTHON, NODE, CHROMIUM, CHROMEDRIVER]
 }
 
 #[cfg(not(unix))]

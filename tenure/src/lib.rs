@@ -31,7 +31,7 @@
 //! | a rate limit | [`Counter`] |
 //! | holders, waiters, events | [`Locks::line`], [`Locks::keys`], [`Locks::watch_prefix`] |
 //! | to end the hold of another program | [`Locks::break_ticket`] |
-//! | writes no old holder can make | [`fencing`], `postgres::HoldIn`, `etcd::StillHeld`, `zookeeper::StillHeld` |
+//! | writes no old holder can make | [`fencing`], `postgres::HoldIn`, `mysql::HoldIn`, `etcd::StillHeld`, `zookeeper::StillHeld` |
 //! | no async | [`Locks::blocking`] |
 //!
 //! All futures that acquire a lock are `Send` and `'static`, so `tokio::spawn` accepts them. They
@@ -42,19 +42,24 @@
 //! [tokens](Token) is safe from that. [`fencing`] says which tokens it may refuse.
 //!
 //! [`connect()`] takes a URL. `redis::Settings`, `etcd::Settings`, `zookeeper::Settings`,
-//! `mongodb::Settings`, `postgres::Settings` and `file::Settings` are settings in code.
+//! `mongodb::Settings`, `mysql::Settings`, `postgres::Settings` and `file::Settings` are settings
+//! in code.
 //!
 //! # Features
 //!
 //! * `file`, `redis`: these engines; both are on by default.
-//! * `mongodb`, `postgres`, `etcd`, `zookeeper`: these engines, which have large dependencies.
+//! * `mongodb`, `mysql`, `postgres`, `etcd`, `zookeeper`: these engines, which have large
+//!   dependencies.
 //! * `zookeeper-tls`: `zookeepers://`. The client of ZooKeeper brings a second provider of
 //!   cryptography (aws-lc) beside ring. A program that builds its own rustls configurations then
 //!   has to choose the provider explicitly.
 //! * `all`: all engines, as the command `tenure` has them.
 //! * `fence-redis`: [fences](mod@fence) for data in Redis; on by default.
 //! * `fence-mongodb`: [fences](mod@fence) for documents in MongoDB.
+//! * `fence-mysql`: [fences](mod@fence) for tables in MariaDB and MySQL.
 //! * `fence-postgres`: [fences](mod@fence) for tables in PostgreSQL.
+//! * `serve`: a page and an HTTP API that show the locks and end a hold safely, as a
+//!   `tower::Service`.
 //! * `metrics`: counts and durations through the `metrics` façade: see [`Locks`].
 //! * `serde`: public data types implement `Serialize`; keys, ids and shares implement
 //!   `Deserialize`.
@@ -79,10 +84,13 @@ pub use tenure_core::{
     Result, RwLock, Semaphore, Sequence, SlotAttempt, SlotRun, SlotStart, SlotState, Token, Window,
     WriteGuard, blocking,
 };
+#[cfg(feature = "serve")]
+pub use tenure_serve::serve;
 
 /// The content of a store: the tickets of a line, its events, its leader.
 pub mod inspect {
     pub use tenure_core::event::{Cursor, Event, EventBatch, EventKind, Scope};
+    pub use tenure_core::toolbox::known_keys;
     pub use tenure_core::{
         Leader, Leaders, LeaveOutcome, LineEntry, Note, Owner, Place, Share, Ticket, TicketId,
         TicketState, Warning, Watch, WatchEvent,
@@ -105,11 +113,25 @@ pub mod limits {
     };
 }
 
-/// Fences: guarded writes to your own data in Redis, MongoDB or PostgreSQL, for locks of any store.
+/// More of [`serve()`]: roles, visitors, the records of breaks and locks, and a server for programs
+/// without one.
+#[cfg(feature = "serve")]
+pub mod serve {
+    pub use tenure_serve::{
+        BreakRecord, BreakResult, CONNECTIONS_MAX, ClientAddress, HttpServer, LockAction,
+        LockRecord, Mounts, ReplyBody, Role, STREAMS_MAX, Serve, Visitor, WrongTokenRecord,
+    };
+}
+
+/// Fences: guarded writes to your own data in Redis, MongoDB, MariaDB, MySQL or PostgreSQL, for
+/// locks of any store.
 pub mod fence {
     /// Writes to MongoDB.
     #[cfg(feature = "fence-mongodb")]
     pub use tenure_fence_mongodb as mongodb;
+    /// Writes to MariaDB and MySQL.
+    #[cfg(feature = "fence-mysql")]
+    pub use tenure_fence_mysql as mysql;
     /// Writes to PostgreSQL.
     #[cfg(feature = "fence-postgres")]
     pub use tenure_fence_postgres as postgres;
@@ -137,6 +159,13 @@ pub mod file {
 pub mod mongodb {
     pub use tenure_mongodb::{ClientOptions, Settings, connect_over, connect_with};
     pub use tenure_mongodb_documents as documents;
+}
+
+/// More of MariaDB and MySQL: [`Settings`](mysql::Settings) connect without a URL.
+/// [`HoldIn`](mysql::HoldIn) keeps the successor out until a transaction of your own has ended.
+#[cfg(feature = "mysql")]
+pub mod mysql {
+    pub use tenure_mysql::{HeldLine, HoldIn, Pem, Settings, Tls, mysql_async};
 }
 
 /// More of PostgreSQL: [`Settings`](postgres::Settings) connect without a URL.
@@ -169,6 +198,7 @@ pub mod zookeeper {
 /// use the crate `tenure-kit`.
 pub mod engine {
     pub use tenure_core::layers::{AnyEngine, Layer, OnRuntime, Operation, Retries, Retry};
+    pub use tenure_core::toolbox::incomplete;
     pub use tenure_core::{
         BackgroundRuntime, Backoff, BoxFuture, Breaks, Clock, Engine, Expiry, LeaveMode, Line,
         Memory, Runtime, Sampler, SystemClock, ThisRuntime, Time, WaitMode, Wake, served,

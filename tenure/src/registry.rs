@@ -25,6 +25,7 @@ macro_rules! engines {
 engines! {
     "file" tenure_file "file";
     "mongodb" tenure_mongodb "mongodb" "mongodb+srv";
+    "mysql" tenure_mysql "mysql" "mariadb";
     "postgres" tenure_postgres "postgres" "postgresql";
     "redis" tenure_redis "redis" "rediss" "redis+unix" "redis+sentinel" "redis+cluster" "redlock";
     "etcd" tenure_etcd "etcd" "etcds";
@@ -84,8 +85,14 @@ const ELSEWHERE: [(&str, &str); 4] =
     [("http", "etcd"), ("https", "etcds"), ("valkey", "redis"), ("valkeys", "rediss")];
 
 /// The default ports of the stores.
-const PORTS: [(u16, &str); 5] =
-    [(6379, "redis"), (27017, "mongodb"), (5432, "postgres"), (2379, "etcd"), (2181, "zookeeper")];
+const PORTS: [(u16, &str); 6] = [
+    (6379, "redis"),
+    (27017, "mongodb"),
+    (3306, "mysql"),
+    (5432, "postgres"),
+    (2379, "etcd"),
+    (2181, "zookeeper"),
+];
 
 /// Returns the port of `HOST:PORT`, a server without a scheme.
 fn port_of_server(own: &[Scheme], url: &str) -> Option<u16> {

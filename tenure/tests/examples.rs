@@ -9,11 +9,12 @@ fn folder() -> PathBuf {
     test.parent().and_then(Path::parent).unwrap().join("examples")
 }
 
-fn run(example: &str) {
+fn run(example: &str) -> String {
     let output = Command::new(folder().join(example)).output().unwrap();
     let printed = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{printed}{}", String::from_utf8_lossy(&output.stderr));
     assert!(!printed.is_empty(), "an example prints something");
+    printed.into_owned()
 }
 
 #[test]
@@ -44,4 +45,15 @@ fn tasks_are_cancelled_when_the_lock_is_lost() {
 #[test]
 fn servers_restart_two_at_a_time() {
     run("rolling_restart");
+}
+
+#[test]
+fn a_waiter_links_to_the_trace_of_its_holder() {
+    let printed = run("opentelemetry");
+    let trace = |begin: &str| {
+        let line = printed.lines().find(|line| line.contains(begin));
+        line.and_then(|line| line.rsplit(' ').next()).unwrap_or_else(|| panic!("{printed}"))
+    };
+    assert_eq!(trace("waited for trace"), trace("span `nightly`"), "{printed}");
+    assert_ne!(trace("span `urgent`"), trace("span `nightly`"), "{printed}");
 }

@@ -20,7 +20,7 @@ const PAUSE: Shown =
 
 /// The cells of each engine, in the order of the columns: holder crash, holder pause, store crash,
 /// fail-over, clock step, full memory.
-const CELLS: [(&str, [Shown; 6]); 8] = [
+const CELLS: [(&str, [Shown; 6]); 9] = [
     (
         "file",
         [
@@ -50,6 +50,23 @@ const CELLS: [(&str, [Shown; 6]); 8] = [
                 "a_clock_that_is_set_forward_ends_lives_and_numbers_grow",
             ),
             Reason("mongod keeps records on its disk, and drops none for want of memory"),
+        ],
+    ),
+    (
+        "mysql",
+        [
+            CRASH,
+            PAUSE,
+            By(
+                "engines/mysql/tests/faults/crash.rs",
+                "a_killed_server_has_everything_that_was_answered",
+            ),
+            By(
+                "engines/mysql/tests/faults/other_server.rs",
+                "a_holder_that_another_server_does_not_know_has_ended_before_the_next_is_served",
+            ),
+            Reason("the server's clock ends leases, and a clock that is set moves their ends"),
+            Reason("InnoDB keeps rows on its disk, and drops none for want of memory"),
         ],
     ),
     (

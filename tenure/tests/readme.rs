@@ -47,8 +47,9 @@ fn row(profile: &Guarantees) -> String {
 }
 
 /// The deployments that stand for their engines, in the order of the table.
-const SERVED: [&str; 6] = [
+const SERVED: [&str; 7] = [
     "TENURE_TEST_MONGODB_MEMBERS_URL",
+    "TENURE_TEST_MARIADB_URL",
     "TENURE_TEST_POSTGRES_URL",
     "TENURE_TEST_REDIS_URL",
     "TENURE_TEST_REDLOCK_URL",

@@ -22,7 +22,7 @@ fn with(example: &str, options: &str) -> String {
 fn an_unknown_option_gets_an_error_with_the_known_ones() {
     for engine in REGISTER {
         for scheme in engine.schemes {
-            let sentence = refused(&with(scheme.example, "secret=secret")).to_string();
+            let sentence = refused(&with(scheme.example, "secret-word=secret")).to_string();
             let names: Vec<&str> = engine.options.iter().map(|option| option.name).collect();
             let wanted = if names.is_empty() { "no options".into() } else { listed(&names, "and") };
             assert!(sentence.contains(&wanted), "{sentence}");

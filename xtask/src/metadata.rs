@@ -8,7 +8,8 @@ use crate::process::{Result, cargo, read};
 pub(crate) struct Crate {
     pub name: String,
     pub version: String,
-    /// Without those that only list others, such as `default`.
+    /// Without those that only list others, such as `default`, and those that only enable features
+    /// of dependencies, which are checked there.
     pub features: Vec<String>,
     pub rust_version: Option<String>,
     /// Whether a release publishes it.
@@ -53,8 +54,14 @@ fn read_crate(package: &Value) -> Option<Crate> {
 
 fn features(all: &Map<String, Value>) -> Vec<String> {
     let is_feature = |name: &Value| name.as_str().is_some_and(|name| all.contains_key(name));
+    let is_passed_on = |name: &Value| name.as_str().is_some_and(|name| name.contains('/'));
     let lists_others = |parts: &Vec<Value>| parts.len() > 1 && parts.iter().all(is_feature);
-    let telling = all.iter().filter(|(_, parts)| !parts.as_array().is_some_and(lists_others));
+    let passes_on = |parts: &Vec<Value>| {
+        parts.iter().any(is_passed_on) && parts.iter().all(|it| is_passed_on(it) || is_feature(it))
+    };
+    let telling = all.iter().filter(|(_, parts)| {
+        !parts.as_array().is_some_and(|parts| lists_others(parts) || passes_on(parts))
+    });
     telling.map(|(name, _)| name.clone()).collect()
 }
 
@@ -65,7 +72,7 @@ mod tests {
     #[test]
     fn a_crate_is_read_with_its_features() {
         let text = r#"{"packages": [
-            {"name": "a", "version": "1.2.3", "features": {"x": [], "y": ["x"], "default": ["x", "y"]}, "rust_version": "1.89"},
+            {"name": "a", "version": "1.2.3", "features": {"x": [], "y": ["x"], "default": ["x", "y"], "z": ["x", "b/z"]}, "rust_version": "1.89"},
             {"name": "b", "version": "0.1.0", "features": {}, "rust_version": null, "publish": []}
         ]}"#;
         let crates = parse(text).expect("this is the format of cargo");

@@ -39,7 +39,7 @@ const CALLER_MAX: Duration = Duration::from_secs(1);
 /// Maximum length of a question.
 const QUESTION_BYTES_MAX: usize = 64;
 /// Maximum time from a loss to the release of the other locks, as long as a lease.
-const LEAVE_MAX: Duration = TTL_DEFAULT;
+pub(crate) const LEAVE_MAX: Duration = TTL_DEFAULT;
 
 /// Why a claim is lost whose holder was asked to end.
 const SIGNALLED: &str = "a signal has ended the process that held it";

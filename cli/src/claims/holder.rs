@@ -23,8 +23,9 @@ use super::directory::ClaimDirectory;
 use super::followed::{Followed, ProcessWatch};
 use super::held_claim::HeldClaim;
 use super::{ClaimRecord, ClaimedKey, TakenClaim, json_line, machine};
-use crate::acquisition::{Acquisition, HeldLock, LockMode};
+use crate::acquisition::{Acquisition, HeldLock, LockMode, LocksBeside};
 use crate::failure::{BUSY, Failure, REFUSED, say};
+use crate::owner::CLAIM_HOLDER;
 use crate::retry_budget::RetryBudget;
 use crate::run::open;
 use crate::screen::quoted;
@@ -36,8 +37,6 @@ use crate::supervisor::signals::Signals;
 
 /// The first argument that makes this program a claim holder.
 pub(crate) const ARGUMENT: &str = "--hold-claim";
-/// The name in `ps` and `top`.
-const NAME: &str = "claim-holder";
 /// The first descriptor after standard input, output and error.
 const STDIO_END: i32 = 3;
 
@@ -66,7 +65,7 @@ pub(super) struct ClaimTask {
 /// Returns the command that starts a claim holder with its end of the channel.
 pub(super) fn command(channel: OwnedFd) -> io::Result<Command> {
     let mut command = own_executable()?;
-    command.arg0(NAME).arg(ARGUMENT).stdin(Stdio::from(channel)).stdout(Stdio::null());
+    command.arg0(CLAIM_HOLDER).arg(ARGUMENT).stdin(Stdio::from(channel)).stdout(Stdio::null());
     Ok(command)
 }
 
@@ -117,7 +116,7 @@ fn null() -> io::Result<fs::File> {
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn name() {
-    let name = std::ffi::CString::new(NAME).expect("the name has no NUL");
+    let name = std::ffi::CString::new(CLAIM_HOLDER).expect("the name has no NUL");
     let _ = rustix::thread::set_name(&name); // without it, `ps -C` shows the executable's name
 }
 
@@ -132,7 +131,12 @@ fn hold(channel: &ControlChannel, task: &ClaimTask) -> Result<(), Failure> {
     if let Some(file) = followed.as_ref().and_then(ProcessWatch::file) {
         signals.hang_up_on(file)?;
     }
-    let at = Address { on: task.on.clone(), quiet: task.quiet, make: task.make, program: None };
+    let at = Address {
+        on: task.on.clone(),
+        quiet: task.quiet,
+        make: task.make,
+        program: Some(CLAIM_HOLDER.into()),
+    };
     let budget = RetryBudget::new(task.wait, task.quiet);
     // It settles relative paths, so it comes before this process enters a directory.
     let url = at.url()?;
@@ -175,18 +179,21 @@ impl ClaimTask {
         signals: &mut Signals,
         locks: &Locks,
     ) -> Result<Option<Vec<HeldLock>>, Failure> {
-        let mut held = Vec::new();
+        let (mut held, beside) = (Vec::new(), LocksBeside::default());
         for (key, is_shared) in &self.keys {
             let mode = if *is_shared { LockMode::Shared } else { LockMode::Exclusive };
             let note = self.note.as_deref();
             let acquisition =
-                Acquisition { key, mode, ttl: None, budget: *budget, note, beside: &held };
+                Acquisition { key, mode, ttl: None, budget: *budget, note, beside: Some(&beside) };
             acquisition.check()?;
             if budget.left() != Some(Duration::ZERO) {
                 nested::refuse(signals, locks, key, mode.share()?)?;
             }
             match budget.outlast(signals, |signals| acquisition.acquire(signals, locks)) {
-                Ok(lock) => held.push(lock),
+                Ok(lock) => {
+                    beside.add(&lock);
+                    held.push(lock);
+                }
                 Err(failure) => return again_if_lost(&held, budget, failure),
             }
         }

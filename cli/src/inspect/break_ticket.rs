@@ -10,7 +10,9 @@ use tenure_kit::duration::{self, brief};
 
 use super::json::Object;
 use super::short_id::{IdPrefix, short};
+use crate::claims::LEAVE_MAX;
 use crate::failure::{BUSY, Failure, NOTHING, REFUSED, answer, say};
+use crate::owner::OwnerParts;
 use crate::screen::{printable, quoted};
 use crate::store::Address;
 
@@ -21,10 +23,10 @@ const ROUNDED_OFF: Duration = Duration::from_secs(1);
 ///
 /// A waiter is out at once. A holder is asked to leave: it ends its work and leaves, at the latest
 /// when its lease in the store ends, and the next waiter is served only after that. So a break of
-/// `tenure run`, or of a program that checks its lock, never makes two holders. The locks of a
-/// claim (`tenure take`) are released when a command has reported the loss, or after 30 seconds:
-/// its script may still work. The default is the only holder. If there are several holders, give
-/// --ticket or --holder.
+/// `tenure run`, or of a program that checks its lock, never makes two holders. A claim (`tenure
+/// take`) has no program that could be stopped: all its locks are released when one of its commands
+/// has reported the loss, or after 30 seconds, and its script may still work then. The default is
+/// the only holder. If there are several holders, give --ticket or --holder.
 ///
 /// Without --wait, tenure exits as soon as it has asked the holder; with --wait, when the holder is
 /// out.
@@ -75,8 +77,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 pub(crate) fn break_ticket(at: &Address, json: bool, args: &Args) -> Result<u8, Failure> {
     tenure::Key::new(&args.key)?;
-    let locks =
-        at.look(|| Failure::new(NOTHING, format!("{} has no holder", quoted(&args.key))))?;
+    let locks = at.look(NOTHING)?;
     let line = match block_on(locks.line(&args.key)) {
         Err(error) if error.kind() == ErrorKind::Rejected => {
             return args.break_unseen(&locks, json, &error);
@@ -283,9 +284,15 @@ fn sentence(
     };
     match left {
         LeaveOutcome::Requested => {
-            let latest = life.map_or(String::new(), |life| {
-                format!(", at the latest in {}", brief(life + ROUNDED_OFF))
-            });
+            let latest = |time: Duration| format!(", at the latest in {}", brief(time));
+            if OwnerParts::is_claim(&ticket.owner) {
+                let latest = latest(LEAVE_MAX);
+                return format!(
+                    "{owner} was asked to leave: it is a claim, so no program is stopped; ticket {id} is out \
+                     as soon as a command of the claim has reported the loss{latest}\n"
+                );
+            }
+            let latest = life.map_or(String::new(), |life| latest(life + ROUNDED_OFF));
             format!(
                 "{owner} was asked to leave: ticket {id} is out as soon as its work has stopped{latest}\n"
             )

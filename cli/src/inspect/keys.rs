@@ -3,7 +3,7 @@
 use futures_util::{StreamExt as _, stream};
 use tenure::Locks;
 use tenure::blocking::block_on;
-use tenure::inspect::{LineEntry, TicketState};
+use tenure::inspect::{LineEntry, TicketState, known_keys};
 
 use super::json::Object;
 use super::table::{Column, Table};
@@ -14,7 +14,8 @@ use crate::store::Address;
 /// Shows the keys with a holder or a waiter.
 ///
 /// With --json, a key is an object with `key` and the numbers of tickets `holding` and `waiting`. A
-/// line that cannot be read is reported on standard error, and the exit code is 77.
+/// line or a file of the store that cannot be read is reported on standard error, and the exit code
+/// is 77.
 #[derive(clap::Args)]
 #[command(after_help = "Example:\n  tenure keys invoices/")]
 pub(crate) struct Args {
@@ -24,7 +25,9 @@ pub(crate) struct Args {
 }
 
 /// Maximum number of lines that are read at once.
-const READS_MAX: usize = 8;
+pub(super) const READS_MAX: usize = 8;
+/// Maximum number of lines that `doctor` and `top` read.
+pub(super) const LINES_MAX: usize = 5_000;
 
 const COLUMNS: [Column; 3] =
     [Column::Left("KEY"), Column::Right("HOLDING"), Column::Right("WAITING")];
@@ -34,7 +37,7 @@ pub(crate) fn keys(at: &Address, json: bool, args: &Args) -> Result<u8, Failure>
         "" => "no key has a holder or a waiter".to_owned(),
         prefix => format!("no key that begins with {} has a holder or a waiter", quoted(prefix)),
     };
-    let locks = at.look(|| Failure::nothing(&nothing))?;
+    let locks = at.look(0)?;
     let (mut table, mut any) = (Table::new(&COLUMNS), false);
     let code = each_line(&locks, &args.prefix, |line| {
         // All tickets may have left since the keys were listed.
@@ -60,7 +63,11 @@ pub(super) fn each_line(
     mut show: impl FnMut(Vec<LineEntry>) -> Result<(), Failure>,
 ) -> Result<u8, Failure> {
     let mut code = 0;
-    let keys = block_on(locks.keys(prefix))?;
+    let (keys, trouble) = known_keys(block_on(locks.keys(prefix)))?;
+    if let Some(error) = trouble {
+        say(&error.to_string());
+        code = REFUSED;
+    }
     let mut lines = stream::iter(&keys).map(|key| locks.line(key.as_str())).buffered(READS_MAX);
     while let Some(line) = block_on(lines.next()) {
         match line.map_err(Failure::from) {

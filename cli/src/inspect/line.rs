@@ -10,21 +10,25 @@ use super::json::Object;
 use super::short_id::short;
 use super::table::{Column, Table};
 use crate::failure::{Failure, NOTHING, answer, say};
+use crate::owner::OwnerParts;
 use crate::screen::{Screen, quoted};
 use crate::store::Address;
 
 /// Shows the holders of a key and its waiters, from the front.
 ///
-/// AGE is the time since a ticket joined the line, where the store's tokens show it. LEFT is the
-/// remaining time of its lease, where the store keeps leases.
+/// JOINED is the time since a ticket joined the line, with the time that it waited, where the
+/// store's tokens show it. LEFT is the remaining time of its lease, where the store keeps leases.
+/// TOKEN is the fencing token of an exclusive holder; no other ticket has one. An OWNER
+/// `claim-holder` holds a claim of `tenure take`.
 ///
 /// ID is the first eight digits of the ticket's id, which `tenure break --ticket` takes.
 ///
 /// With --json, a ticket is an object with `key`, `id`, `token`, `state` (holding, waiting or
 /// leaving), `kind` (exclusive, shared or permits), `permits` (`take` and `of`, or null for the
 /// other kinds), `position` (1 is the front), `owner`, `note`, `expires_in_ms` where the store
-/// keeps leases, and `since_ms` where its tokens show the time since the ticket joined. The token
-/// of a waiter is the one that it will hold with. A store of independent servers may show a token
+/// keeps leases, and `since_ms` where its tokens show the time since the ticket joined. Here
+/// `token` is the number of any ticket: a fence accepts it from an exclusive holder only. A waiter
+/// will hold with the number that it has now. A store of independent servers may show a number
 /// above the ticket's own, never below it.
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -48,7 +52,7 @@ const COLUMNS: [Column; 8] = [
     Column::Left("ID"),
     Column::Left("STATE"),
     Column::Left("OWNER"),
-    Column::Right("AGE"),
+    Column::Right("JOINED"),
     Column::Right("SHARE"),
     Column::Right("LEFT"),
     Column::Right("TOKEN"),
@@ -61,7 +65,7 @@ pub(crate) fn line(at: &Address, json: bool, args: &Args) -> Result<u8, Failure>
         return check(at, &args.key);
     }
     let nothing = format!("{} has no holder and no waiter", quoted(&args.key));
-    let line = block_on(at.look(|| Failure::nothing(&nothing))?.line(&args.key))?;
+    let line = block_on(at.look(0)?.line(&args.key))?;
     if line.is_empty() && !json && Screen::of_output().is_some() {
         say(&nothing);
     }
@@ -76,7 +80,11 @@ pub(crate) fn line(at: &Address, json: bool, args: &Args) -> Result<u8, Failure>
 
 /// Answers by the exit code whether the key has a holder.
 fn check(at: &Address, key: &str) -> Result<u8, Failure> {
-    let line = block_on(at.look(|| Failure::silent(NOTHING))?.line(key))?;
+    let locks = at.look(NOTHING).map_err(|failure| match failure.code() {
+        NOTHING => Failure::silent(NOTHING),
+        _ => failure,
+    })?;
+    let line = block_on(locks.line(key))?;
     let is_held = line.iter().any(|entry| entry.state == TicketState::Holding);
     Ok(if is_held { 0 } else { NOTHING })
 }
@@ -116,11 +124,22 @@ fn table(line: &[LineEntry]) -> String {
             entry.since.map(age).map_or(String::new(), brief),
             shown(entry.share),
             entry.life.map_or(String::new(), brief),
-            entry.number.to_string(),
+            token(entry).map_or(String::new(), |token| token.to_string()),
             entry.note.to_string(),
         ]);
     }
     table.render(screen)
+}
+
+/// The fencing token. Readers, holders of permits and waiters have none.
+pub(super) fn token(entry: &LineEntry) -> Option<u64> {
+    let has_one = entry.state == TicketState::Holding && entry.share.kind() == "exclusive";
+    has_one.then_some(entry.number)
+}
+
+/// Whether the process of a ticket without a lease is stopped, so that the ticket does not end.
+pub(super) fn is_stopped(entry: &LineEntry) -> bool {
+    entry.life.is_none() && OwnerParts::is_stopped(&entry.owner)
 }
 
 pub(super) fn millis(time: Duration) -> u64 {

@@ -5,7 +5,7 @@ use tenure_kit::duration::brief;
 
 use super::json::Object;
 use super::keys::{each_line, finish};
-use super::line::{age, millis};
+use super::line::{age, is_stopped, millis};
 use super::short_id::short;
 use super::table::{Column, Table};
 use crate::failure::{Failure, answer};
@@ -16,13 +16,14 @@ use crate::store::Address;
 /// Shows the holders of all keys.
 ///
 /// COMMAND is the program that runs under the lock, with the process id of its `tenure`; a signal
-/// to that process reaches the program. For a claim it is the claim-holder, which `tenure show`
-/// explains; a signal to it ends the claim. Other programs of the library may have no USER and an
-/// arbitrary COMMAND.
+/// to that process reaches the program. For a claim of `tenure take` it is `claim-holder`, which
+/// `tenure show` explains: no program runs under it, and a signal to it ends the claim. Other
+/// programs of the library may have no USER and an arbitrary COMMAND.
 ///
-/// AGE is the time since a holder joined the line, where the store's tokens show it. LEFT is the
-/// remaining time of its lease, where the store keeps leases. WAITING is the number of waiters of
-/// the key. LEAVING marks a holder that was asked to leave and has not stopped yet.
+/// JOINED is the time since a holder joined the line, with the time that it waited, where the
+/// store's tokens show it. LEFT is the remaining time of its lease, where the store keeps leases.
+/// WAITING is the number of waiters of the key. STATE marks a holder that was asked to leave and
+/// has not stopped yet (leaving), and one in a file store whose process is stopped (stopped).
 ///
 /// With --json, a holder is an object with `key`, `id`, `token`, `state` (holding or leaving),
 /// `kind` (exclusive, shared or permits), `user`, `command`, `host` and `pid` (null where the owner
@@ -46,10 +47,10 @@ const COLUMNS: [Column; 9] = [
     Column::Left("USER"),
     Column::Left("COMMAND"),
     Column::Left("HOST"),
-    Column::Right("AGE"),
+    Column::Right("JOINED"),
     Column::Right("LEFT"),
     Column::Right("WAITING"),
-    Column::Left("LEAVING"),
+    Column::Left("STATE"),
 ];
 
 pub(crate) fn ps(at: &Address, json: bool, args: &Args) -> Result<u8, Failure> {
@@ -57,7 +58,7 @@ pub(crate) fn ps(at: &Address, json: bool, args: &Args) -> Result<u8, Failure> {
         "" => "no key has a holder".to_owned(),
         prefix => format!("no key that begins with {} has a holder", quoted(prefix)),
     };
-    let locks = at.look(|| Failure::nothing(&nothing))?;
+    let locks = at.look(0)?;
     let (mut table, mut any) = (Table::new(&COLUMNS), false);
     let code = each_line(&locks, &args.prefix, |line| {
         let of = |state| line.iter().filter(move |entry| entry.state == state);
@@ -96,6 +97,13 @@ fn object(holder: &LineEntry, parts: Option<&OwnerParts>, waiting: usize) -> Str
         .line()
 }
 
+/// The marks of a holder that does not simply hold.
+fn marks(holder: &LineEntry) -> String {
+    let marks = [("leaving", holder.leaving), ("stopped", is_stopped(holder))];
+    let marks: Vec<_> = marks.into_iter().filter_map(|(mark, is)| is.then_some(mark)).collect();
+    marks.join(", ")
+}
+
 fn row(holder: &LineEntry, parts: Option<OwnerParts>, waiting: usize) -> [String; 9] {
     let (user, command, host) = match parts {
         Some(OwnerParts { program, pid, user, host }) => {
@@ -112,6 +120,6 @@ fn row(holder: &LineEntry, parts: Option<OwnerParts>, waiting: usize) -> [String
         holder.since.map(age).map_or(String::new(), brief),
         holder.life.map_or(String::new(), brief),
         waiting.to_string(),
-        if holder.leaving { "yes".into() } else { String::new() },
+        marks(holder),
     ]
 }

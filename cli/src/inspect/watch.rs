@@ -3,7 +3,6 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tenure::Locks;
 use tenure::blocking::block_on;
 use tenure::guarantees::EventDelivery;
 use tenure::inspect::WatchEvent;
@@ -13,7 +12,7 @@ use super::json::Object;
 use super::short_id::short;
 use crate::failure::{Failure, answer, say};
 use crate::screen::{Screen, cut, printable};
-use crate::store::Address;
+use crate::store::{Address, opened_or_awaited};
 use tenure_kit::rfc3339::rfc3339;
 
 /// Shows the events of the lines, until it is interrupted.
@@ -36,13 +35,11 @@ pub(crate) struct Args {
 
 /// Pause before a retry while the store does not answer.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
-/// Interval between two looks for a store that does not exist yet.
-const LOOK_FOR_STORE: Duration = Duration::from_millis(100);
 /// A failure is reported again after this time without one.
 const SAME_OUTAGE: Duration = Duration::from_secs(60);
 
 pub(crate) fn watch(at: &Address, json: bool, args: &Args) -> Result<u8, Failure> {
-    let locks = opened(at)?;
+    let locks = opened_or_awaited(at)?;
     let mut watch = block_on(locks.watch_prefix(args.prefix.as_str()))?;
     let screen = Screen::of_output();
     if screen.is_some() {
@@ -81,31 +78,8 @@ pub(crate) fn watch(at: &Address, json: bool, args: &Args) -> Result<u8, Failure
     }
 }
 
-/// Opens the store, and waits until it exists: a monitor may start before the first lock.
-fn opened(at: &Address) -> Result<Locks, Failure> {
-    let mut waits = false;
-    loop {
-        if let Some(locks) = at.look_for()? {
-            return Ok(locks);
-        }
-        if !waits {
-            waits = true;
-            say(&format!("waiting for the first lock: there is no store at {} yet", at.url()?));
-        }
-        thread::sleep(LOOK_FOR_STORE);
-    }
-}
-
 fn show(event: &Event, json: bool, screen: Option<Screen>) -> Option<String> {
-    let word = match event.kind {
-        EventKind::Joined => "joined",
-        EventKind::Served => "served",
-        EventKind::Left => "left",
-        EventKind::Expired => "expired",
-        EventKind::Broken => "broken",
-        // Changes of a note are not shown.
-        _ => return None,
-    };
+    let word = word(event.kind)?;
     let ticket = &event.ticket;
     if json {
         let object = Object::new().text("at", &rfc3339(event.at_us));
@@ -125,6 +99,18 @@ fn show(event: &Event, json: bool, screen: Option<Screen>) -> Option<String> {
         Some(colour) => format!("\u{1b}[{colour}m{text}\u{1b}[0m\n"),
         None => format!("{text}\n"),
     })
+}
+
+/// The name of an event. `None` for changes of a note, which are not shown.
+pub(super) fn word(kind: EventKind) -> Option<&'static str> {
+    match kind {
+        EventKind::Joined => Some("joined"),
+        EventKind::Served => Some("served"),
+        EventKind::Left => Some("left"),
+        EventKind::Expired => Some("expired"),
+        EventKind::Broken => Some("broken"),
+        _ => None,
+    }
 }
 
 fn colour(kind: EventKind) -> Option<u8> {

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Value, json};
-use tenure::inspect::{LineEntry, TicketState};
-use tenure::{Key, Locks};
+use tenure::inspect::{LineEntry, TicketState, known_keys};
+use tenure::{ErrorKind, Key, Locks};
 use tenure_kit::duration::brief;
 use tokio::time::timeout;
 
@@ -26,25 +26,34 @@ const LOOK_EVERY: Duration = Duration::from_secs(5);
 impl Session {
     /// Shows the lines of one key or of a prefix.
     pub(super) async fn who(&self, args: WhoArgs) -> Outcome {
-        let (keys, more) = match (args.key, args.prefix) {
+        let (keys, more, trouble) = match (args.key, args.prefix) {
             (Some(_), Some(_)) => return Err(Failure::usage("name a key or a prefix, not both")),
-            (Some(key), None) => (vec![Key::new(key)?], 0),
+            (Some(key), None) => (vec![Key::new(key)?], 0, None),
             (None, prefix) => {
-                let mut keys = self.locks().await?.keys(prefix.unwrap_or_default()).await?;
+                let listing = self.locks().await?.keys(prefix.unwrap_or_default()).await;
+                let (mut keys, trouble) = known_keys(listing)?;
                 let more = keys.len().saturating_sub(LISTED_KEYS_MAX);
                 keys.truncate(LISTED_KEYS_MAX);
-                (keys, more)
+                (keys, more, trouble)
             }
         };
         let locks = self.locks().await?;
         let (mut lines, mut texts) = (Vec::new(), Vec::new());
         for key in &keys {
-            let line = locks.line(key).await?;
+            let line = match locks.line(key).await {
+                Err(error) if error.kind() == ErrorKind::Rejected => {
+                    texts.push(format!("{error}."));
+                    continue;
+                }
+                line => line?,
+            };
             texts.push(self.sentence(key, &line));
             lines.push(self.data(key, &line));
         }
-        if keys.is_empty() {
-            texts.push("No key is held.".to_owned());
+        match trouble {
+            Some(trouble) => texts.push(format!("Other keys may be held: {trouble}.")),
+            None if keys.is_empty() => texts.push("No key is held.".to_owned()),
+            None => {}
         }
         if more > 0 {
             texts.push(format!("{more} more keys are not shown: name a longer prefix."));

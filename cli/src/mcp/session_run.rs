@@ -54,8 +54,8 @@ pub(crate) fn main(arguments: impl Iterator<Item = OsString>) -> ExitCode {
         Ok(session) => session,
         Err(failure) => return failure.report(),
     };
-    let words = iter::once("tenure".into()).chain(arguments).collect();
-    let outcome = args::parse(words).and_then(crate::dispatch);
+    let words: Vec<_> = iter::once("tenure".into()).chain(arguments).collect();
+    let outcome = args::parse(&words).and_then(crate::dispatch);
     // The session has the message from here, so that it is not in the output as well.
     let report = serde_json::to_vec(&RunOutcome::of(&outcome)).map_err(io::Error::other);
     let _ = report.and_then(|report| session.write_all(&report)); // without it the run has failed

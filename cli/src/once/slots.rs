@@ -27,7 +27,7 @@ const COLUMNS: [Column; 7] = [
 pub(super) fn list(at: &Address, json: bool, key: &str) -> Result<u8, Failure> {
     tenure::Key::new(key)?;
     let nothing = format!("no slot of {} is kept", quoted(key));
-    let locks = at.look(|| Failure::nothing(&nothing))?;
+    let locks = at.look(0)?;
     let runs = block_on(locks.once(key).slots())?;
     let screen = Screen::of_output();
     if json {
@@ -47,18 +47,17 @@ pub(super) fn list(at: &Address, json: bool, key: &str) -> Result<u8, Failure> {
 /// Forgets all slots.
 pub(super) fn reset_all(at: &Address, key: &str) -> Result<u8, Failure> {
     tenure::Key::new(key)?;
-    let nothing = || Failure::nothing(&format!("no slot of {} is kept", quoted(key)));
-    block_on(at.look(nothing)?.once(key).reset_all())?;
+    block_on(at.look(0)?.once(key).reset_all())?;
     Ok(0)
 }
 
 /// Forgets a slot.
 pub(super) fn reset(at: &Address, key: &str, slot: &str) -> Result<u8, Failure> {
     tenure::Key::new(key)?;
+    let once = at.look(NOTHING)?.once(key);
     let kept_none =
-        || Failure::new(NOTHING, format!("the slot {slot} of {} is not kept", quoted(key)));
-    let once = at.look(kept_none)?.once(key);
-    if block_on(once.reset(slot))? { Ok(0) } else { Err(kept_none()) }
+        Failure::new(NOTHING, format!("the slot {slot} of {} is not kept", quoted(key)));
+    if block_on(once.reset(slot))? { Ok(0) } else { Err(kept_none) }
 }
 
 fn row(run: &SlotRun) -> [String; 7] {

@@ -39,7 +39,6 @@ const UNPARSED: &[(&[&str], &str)] = &[
     (&["run", "k"], "required arguments were not provided"),
     (&["run", "9"], "required arguments were not provided"),
     (&["run", "k", "--"], "required arguments were not provided"),
-    (&["run", "k", "true"], "unexpected argument 'true' found"),
     (&["run", "--frob", "k", "--", "true"], "unexpected argument '--frob' found"),
     (&["run", "--wiat", "1s", "k", "--", "true"], "a similar argument exists: '--wait'"),
     (&["--jsno", "keys"], "a similar argument exists: '--json'"),
@@ -90,6 +89,12 @@ const REFUSED: &[(&[&str], &str)] = &[
         &["line", "--check", "--json", "k"],
         "`tenure line --check` has no answer to write as JSON: leave out `--json`",
     ),
+    (&["run", "x", "true"], "`--` is missing before the command: write `tenure run KEY -- true`"),
+    (
+        &["drop", "k"],
+        "`tenure drop` takes no key: it is about the claim in TENURE_CLAIM, or that of --claim; `tenure \
+         break KEY` asks any holder of a key to leave",
+    ),
     (&["man", "--json"], "`tenure man` has no answer to write as JSON: leave out `--json`"),
     (
         &["--on", "localhost:6379", "keys"],
@@ -123,11 +128,26 @@ fn a_subcommand_of_another_tool_is_answered_with_the_command_that_does_it() {
         }
         for words in [&["--help"][..], &["completions", "bash"], &["man"]] {
             let page = store.output(words);
-            let is_offered = page.lines().any(|line| line.split_whitespace().next() == Some(alias));
+            // The line of a value of an option has the value alone.
+            let is_offered = page.lines().any(|line| {
+                let mut words = line.split_whitespace();
+                words.next() == Some(alias) && words.next().is_some()
+            });
             assert!(
                 !is_offered && !page.contains(&format!("tenure {alias}")),
                 "{words:?}: {alias}"
             );
+        }
+    }
+}
+
+#[test]
+fn help_offers_json_only_where_there_is_an_answer() {
+    let store = Store::unmade();
+    for (name, is_offered) in [("top", false), ("renew", false), ("ps", true), ("line", true)] {
+        for option in ["-h", "--help"] {
+            let page = store.output(&[name, option]);
+            assert_eq!(page.contains("  --json"), is_offered, "{name}: {page}");
         }
     }
 }

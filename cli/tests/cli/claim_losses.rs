@@ -41,7 +41,11 @@ fn a_broken_claim_keeps_its_locks_until_a_command_has_reported_the_loss() {
         let claim = take(&store, &["k", "l"]);
         let waiter = store.start(&["run", "k", "--", "sh", "-c", "echo served >>$LOG"]);
         store.line_has("k", 2);
-        store.output(&["break", "k"]);
+        let command = field(&store.output(&["ps", "k", "--json"]), "command").to_owned();
+        assert_eq!(command, "claim-holder");
+        let said = store.output(&["break", "k"]);
+        assert!(said.contains("it is a claim, so no program is stopped; ticket "), "{said}");
+        assert!(said.contains("has reported the loss, at the latest in 30s\n"), "{said}");
         eventually("a loss", || with(&store, "show", &claim).code == 76);
         assert!(!is_free(&store, "l") && store.log().is_empty());
         let shown = ask(&store, &["show", "--json"]);

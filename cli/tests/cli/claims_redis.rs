@@ -7,6 +7,14 @@ use crate::claims::{holder, is_lost, signal, take, with};
 use crate::kit::{eventually, redis, stands_still};
 
 #[test]
+fn a_claim_has_thousands_of_keys() {
+    let Some((_server, store)) = redis(Setup::new()) else { return };
+    let keys: Vec<_> = (0..2_000).map(|count| format!("k{count}")).collect();
+    let claim = take(&store, &keys.iter().map(String::as_str).collect::<Vec<_>>());
+    assert_eq!(with(&store, "drop", &claim).code, 0);
+}
+
+#[test]
 fn a_claim_under_a_lease_ends_with_it_and_its_loss_is_reported() {
     let Some((_server, store)) = redis(Setup::new()) else { return };
     let killed = take(&store, &["killed", "also"]);

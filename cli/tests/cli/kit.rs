@@ -14,7 +14,7 @@ use tenure_servers::have;
 use tenure_servers::redis::{REDIS, Server, Setup};
 
 /// Time limit for a condition.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A store, and a directory for the files of a test.
 pub(crate) struct Store {

@@ -2,9 +2,11 @@
 
 mod answers;
 mod bad_input;
+mod browser;
 mod claim_losses;
 mod claims;
 mod claims_redis;
+mod doctor;
 mod etcd;
 mod forgetting;
 mod heirs;
@@ -15,6 +17,8 @@ mod loss;
 mod mcp;
 mod mcp_run;
 mod mongodb;
+#[cfg(feature = "mysql")]
+mod mysql;
 mod once;
 mod once_stores;
 #[cfg(feature = "postgres")]
@@ -24,6 +28,8 @@ mod pty;
 mod recipes;
 mod redis;
 mod run;
+mod serve;
 mod stores;
 mod terminal;
+mod top;
 mod users;

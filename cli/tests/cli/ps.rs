@@ -86,7 +86,7 @@ fn every_holder_is_shown_with_its_user_and_its_command() {
 
     let table = store.output(&["ps"]);
     let rows: Vec<_> = table.lines().collect();
-    let titles = ["ID", "KEY", "USER", "COMMAND", "HOST", "AGE", "LEFT", "WAITING", "LEAVING"];
+    let titles = ["ID", "KEY", "USER", "COMMAND", "HOST", "JOINED", "LEFT", "WAITING", "STATE"];
     assert_eq!(rows[0].split_whitespace().collect::<Vec<_>>(), titles);
     assert_eq!(rows.len(), 4, "{table}");
     assert!(rows[1].starts_with(&field(&json, "id")[..8]), "{table}");
@@ -136,17 +136,31 @@ fn a_holder_that_was_asked_to_leave_is_marked() {
     let words = ["run", "k", "--on-lost", "warn", "--", "sh", "-c", work];
     let holder = store.start(&words);
     store.log_has("pid");
-    assert!(!store.output(&["ps"]).contains("yes"));
+    assert!(!store.output(&["ps"]).contains("leaving"));
     store.output(&["break", "k"]);
     eventually("a holder that leaves", || {
         let json = store.output(&["ps", "--json"]);
         [field(&json, "state"), field(&json, "leaving")] == ["leaving", "true"]
     });
-    assert!(store.output(&["ps"]).contains("yes"));
+    assert!(store.output(&["ps"]).contains("leaving"));
     assert_eq!(store.end(&["line", "--check", "k"]).code, 0, "it still holds");
     let pid = crate::run::pids(&store.log())[0];
     kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
     assert_eq!(holder.end().code, 79);
+}
+
+#[test]
+fn a_stopped_holder_of_a_file_store_is_marked() {
+    let store = Store::new();
+    let holder = holder(&store, "k", &[]);
+    holder.signal(Signal::STOP);
+    eventually("a stopped holder", || store.output(&["ps"]).contains("  stopped"));
+    assert!(store.output(&["top"]).contains("stopped: sleep["));
+    let doctor = store.end(&["doctor"]);
+    let cure = format!("cure: kill -CONT {}", holder.pid());
+    assert!(doctor.code == 1 && doctor.out.contains(&cure), "{doctor:?}");
+    holder.signal(Signal::CONT);
+    eventually("a holder that runs", || !store.output(&["ps"]).contains("stopped"));
 }
 
 #[test]
@@ -182,7 +196,7 @@ fn an_id_is_shown_at_every_width_and_breaks_its_ticket() {
             let plain = shown.replace("\u{1b}[1m", "").replace("\u{1b}[0m", "");
             let is_narrow = plain.lines().all(|line| line.chars().count() <= columns.into());
             assert!(is_narrow, "{columns}: {shown}");
-            assert!(columns < 80 || plain.contains("AGE"), "a long key hides the rest: {shown}");
+            assert!(columns < 80 || plain.contains("JOINED"), "a long key hides the rest: {shown}");
         }
     }
     let said = store.output(&["break", key, "--ticket", &id[..8].to_uppercase()]);

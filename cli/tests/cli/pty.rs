@@ -55,6 +55,17 @@ impl Pty {
         Self { master, shown, child, reader, seen: 0 }
     }
 
+    /// The leader of the session.
+    pub(crate) fn pid(&self) -> i32 {
+        self.child.id().try_into().unwrap()
+    }
+
+    /// Changes the size of the terminal.
+    pub(crate) fn resize(&self, columns: u16, rows: u16) {
+        let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(&self.master, size).unwrap();
+    }
+
     /// Types something.
     pub(crate) fn write(&mut self, text: &str) {
         self.master.write_all(text.as_bytes()).unwrap();

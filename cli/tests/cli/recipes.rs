@@ -282,7 +282,7 @@ impl Edits {
     }
 
     fn denied(&self, path: impl AsRef<Path>) {
-        is_denied(&mut self.hook(path), "is claimed by tenure[");
+        is_denied(&mut self.hook(path), "is claimed by claim-holder[");
     }
 }
 

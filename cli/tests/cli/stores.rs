@@ -98,7 +98,11 @@ fn servers_that_cannot_be_reached_are_named() {
     // A name of 70 letters is not valid, so no resolver is asked.
     let name = "a".repeat(70);
     for engine in REGISTER.iter().filter(|engine| engine.reach == Visibility::Network) {
-        let url = format!("{}://{name}", engine.schemes[0].name);
+        // The URL of a database needs its name.
+        let url = match engine.schemes[0].name {
+            "mysql" => format!("mysql://me@{name}/database"),
+            scheme => format!("{scheme}://{name}"),
+        };
         is_refused(&store.end(&["--on", &url, "keys"]), 69, &name);
     }
     for scheme in ["redlock", "postgres", "etcd", "zookeeper"] {
@@ -141,8 +145,14 @@ fn a_home_that_cannot_be_written_to() {
 #[test]
 fn no_home_for_a_store() {
     let mut keys = Store::new().tenure(&["keys"]);
-    keys.env("TENURE_ON", "").env_remove("XDG_STATE_HOME").env("HOME", "relative");
+    keys.env_remove("TENURE_ON").env_remove("XDG_STATE_HOME").env("HOME", "relative");
     is_refused(&end(&mut keys), 64, "name a store with --on");
+}
+
+#[test]
+fn an_empty_variable_chooses_no_store() {
+    let mut keys = Store::new().tenure(&["keys"]);
+    is_refused(&end(keys.env("TENURE_ON", "")), 64, "TENURE_ON is empty: set it to the URL");
 }
 
 #[test]
@@ -188,8 +198,42 @@ fn a_look_makes_no_store() {
         command.env_remove("TENURE_ON").env("XDG_STATE_HOME", store.path("state"));
         let end = end(&mut command);
         assert_eq!((end.code, end.out.as_str()), (code, ""), "{words:?}: {}", end.err);
+        let is_said = end.err.contains("/tenure yet: the first lock there creates it");
+        assert_eq!(is_said, !words.contains(&"--check"), "{words:?}: {}", end.err);
         assert!(!store.path("state").exists(), "{words:?}");
     }
+}
+
+#[test]
+fn a_lock_in_a_damaged_file_looks_free_in_no_view() {
+    let store = Store::new();
+    let holder = store.start(&["run", "k", "--", "sleep", "600"]);
+    store.line_has("k", 1);
+    let other = "another key, in another file";
+    let _other = store.start(&["run", other, "--", "sleep", "600"]);
+    store.line_has(other, 1);
+    for book in fs::read_dir(store.path("store/books")).unwrap() {
+        let path = book.unwrap().path();
+        let bytes = fs::read(&path).unwrap();
+        if bytes.windows(6).any(|part| part == b"sleep[") && !contains(&bytes, other) {
+            fs::write(&path, "garbage").unwrap();
+        }
+    }
+    let damage = format!("process {} ", holder.pid());
+    for words in [&["line", "k"][..], &["line", "--check", "k"], &["ps"], &["keys"]] {
+        let end = store.end(words);
+        assert_eq!(end.code, 77, "{words:?}: {end:?}");
+        assert!(end.err.contains("was damaged") && end.err.contains(&damage), "{words:?}: {end:?}");
+        assert_eq!(end.out.contains(other), words.len() == 1, "it hides no other: {end:?}");
+    }
+    let top = store.end(&["top"]);
+    assert!(top.err.contains("was damaged") && top.out.contains(other), "{top:?}");
+    let doctor = store.end(&["doctor"]);
+    assert!(doctor.code == 1 && doctor.out.contains("was damaged"), "{doctor:?}");
+}
+
+fn contains(bytes: &[u8], text: &str) -> bool {
+    bytes.windows(text.len()).any(|part| part == text.as_bytes())
 }
 
 #[test]

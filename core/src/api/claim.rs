@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::background::acquire::{Wait, acquire};
 use crate::background::lease::Lease;
+use crate::lease::figures::Meter;
 use crate::lease::options::LockOptions;
 use crate::{Error, Key, Locks, Note, Result, Share, Ticket};
 
@@ -50,9 +51,10 @@ impl Claim {
         let Self { locks, key, options } = self;
         let schedule = options.schedule(&locks.client.guarantees)?;
         let plain = locks.ticket(key?);
+        let meter = Meter { election: options.election, ..locks.meter(&plain.key) };
         let note = options.note.map_or(Ok(plain.note.clone()), Note::new)?;
         let ticket = Ticket { share, ttl: options.ttl, note, ..plain };
-        acquire(&locks.client, ticket, schedule, wait).await
+        acquire(&locks.client, ticket, schedule, meter, wait).await
     }
 }
 

@@ -74,6 +74,17 @@ impl Locks {
 impl Election {
     lease_options!();
 
+    /// Shows this election in the metrics `tenure_candidates`, `tenure_leader` and
+    /// `tenure_leader_token`, with this name as the label `election`. Without the feature `metrics`
+    /// it has no effect.
+    ///
+    /// The names of a program must be few. Two elections must not have the same name: their leaders
+    /// would look like two leaders of one.
+    pub fn metric_name(mut self, name: &'static str) -> Self {
+        self.claim.options.election = Some(name);
+        self
+    }
+
     /// Waits to be elected. Releasing the guard resigns, and [`set_note`](LeaseHandle::set_note)
     /// changes the note that followers read.
     ///

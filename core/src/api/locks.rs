@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::background::client::Client;
 use crate::layers::{OnRuntime, Retries, Retry};
-use crate::lease::telemetry;
+use crate::lease::figures::{self, Meter};
 use crate::{
     BackgroundRuntime, Engine, Guarantee, Guarantees, Key, LeaveMode, LeaveOutcome, LineEntry,
     Owner, Result, Runtime, Share, Ticket, TicketId,
@@ -24,17 +24,36 @@ use crate::{
 /// | `WARN` | the store is unreachable: two requests in a row were not answered |
 /// | `INFO` | the store is back: `after` |
 ///
-/// Each request to the store has a span at the level `DEBUG`. With the feature `metrics`, counts
-/// and durations go to the recorder of the `metrics` façade. Install the recorder before the first
-/// `Locks` are made, so that it gets the descriptions.
+/// Spans have the level `DEBUG`. Each request to the store has one. The span `lock` lasts from the
+/// call to its answer, and `hold` from then to the end of the guard. `lock` and `hold` have
+/// `tenure.key`, `tenure.kind`, `tenure.ticket`, `tenure.token` and `tenure.outcome`.
+///
+/// With the feature `metrics`, counts and durations go to the recorder of the `metrics` façade.
+/// Install the recorder before the first `Locks` are made, so that it gets the descriptions and
+/// the gauges count from zero. Metrics marked with * also have the label `group` of
+/// [`with_metric_group`](Locks::with_metric_group).
 ///
 /// | name | kind | meaning |
 /// |---|---|---|
-/// | `tenure_wait_seconds` | histogram | from joining the line to holding the lock |
-/// | `tenure_hold_seconds` | histogram | from holding the lock to its release or loss |
+/// | `tenure_attempts_total{engine,kind,outcome}` * | counter | `held`, `busy`, `timeout`, `cancelled`, `refused`, `unavailable` |
+/// | `tenure_waiting{engine,kind}` * | gauge | tickets of this program that wait in a line |
+/// | `tenure_held{engine,kind}` * | gauge | locks that this program holds |
+/// | `tenure_wait_seconds` * | histogram | from joining the line to holding the lock |
+/// | `tenure_hold_seconds` * | histogram | from holding the lock to its release or loss |
+/// | `tenure_handovers_total` * | counter | locks that were given to a waiting ticket |
+/// | `tenure_wakeups_total{engine,by}` | counter | served waiters, by how they learned it: `push` or `poll`. With a store that pushes, `poll` is rare |
+/// | `tenure_losses_total{cause}` * | counter | `expired`, `broken`, `session_gone`, `unreachable`, `held_too_long`, `closed` |
 /// | `tenure_renewals_total{outcome}` | counter | `kept`, `lost`, `failed`; late answers count as well |
-/// | `tenure_losses_total{cause}` | counter | `expired`, `broken`, `session_gone`, `unreachable`, `held_too_long`, `closed` |
-/// | `tenure_handovers_total` | counter | locks that were given to a waiting ticket |
+/// | `tenure_renewal_slack_seconds{engine}` | histogram | what was left of a held lease when its renewal was confirmed |
+/// | `tenure_leader{election}` | gauge | 1 while this program leads: see [`Election::metric_name`](crate::Election::metric_name) |
+/// | `tenure_leader_token{election}` | gauge | the token of this program's leadership, or 0 |
+/// | `tenure_breaks_total{how}` | counter | tickets that this program has broken: `asked`, `forced` |
+/// | `tenure_fence_refusals_total` | counter | writes with an old token that a fence has refused |
+/// | `tenure_request_seconds{engine,verb,outcome}` | histogram | `ok`, `refused`, `unavailable`; retries are part of a request |
+/// | `tenure_store_up{engine,store}` | gauge | 0 after two requests in a row without an answer |
+/// | `tenure_sweeper_pending{engine}` | gauge | dropped tickets that wait for their release |
+/// | `tenure_profile_info{engine,store,…}` | gauge | the guarantees, as labels |
+/// | `tenure_build_info{version}` | gauge | the version of this crate |
 ///
 /// ```
 /// # tenure::blocking::block_on(async {
@@ -50,6 +69,8 @@ use crate::{
 pub struct Locks {
     pub(crate) client: Arc<Client>,
     owner: Owner,
+    /// The label `group` of a key.
+    group: Option<fn(&Key) -> &'static str>,
 }
 
 impl Locks {
@@ -90,8 +111,9 @@ impl Locks {
     }
 
     fn of(client: Arc<Client>) -> Self {
-        telemetry::describe();
-        Self { client, owner: Owner::this_process() }
+        figures::describe();
+        figures::show(&client.guarantees);
+        Self { client, owner: Owner::this_process(), group: None }
     }
 
     /// The same locks, with this owner's name. Others see it in the line.
@@ -100,7 +122,27 @@ impl Locks {
     ///
     /// [`Invalid`](crate::ErrorKind::Invalid): the name is too long.
     pub fn with_owner(&self, owner: &str) -> Result<Self> {
-        Ok(Self { client: self.client.clone(), owner: Owner::new(owner)? })
+        Ok(Self { owner: Owner::new(owner)?, ..self.clone() })
+    }
+
+    /// The same locks, whose metrics have the label `group`: this function of the key. Without the
+    /// feature `metrics` it has no effect.
+    ///
+    /// Metrics never have a key as a label, because each label costs the memory of a time series.
+    ///
+    /// ```
+    /// # tenure::blocking::block_on(async {
+    /// let locks = tenure::connect("memory:").await?;
+    /// let locks = locks.with_metric_group(|key| match key.as_str().split_once('/') {
+    ///     Some(("invoices", _)) => "invoices",
+    ///     _ => "other",
+    /// });
+    /// # drop(locks);
+    /// # Ok::<(), tenure::Error>(()) }).unwrap();
+    /// ```
+    #[must_use]
+    pub fn with_metric_group(&self, group: fn(&Key) -> &'static str) -> Self {
+        Self { group: Some(group), ..self.clone() }
     }
 
     /// The guarantees of this store.
@@ -131,14 +173,17 @@ impl Locks {
     ///
     /// # Errors
     ///
-    /// See [`ErrorKind`](crate::ErrorKind).
+    /// [`Rejected`](crate::ErrorKind::Rejected): some lines cannot be read, and a lock that is not
+    /// listed may be held. [`known_keys`](crate::toolbox::known_keys) returns the keys that are
+    /// known. See [`ErrorKind`](crate::ErrorKind) for other errors.
     pub async fn keys(&self, prefix: impl AsRef<str>) -> Result<Vec<Key>> {
         self.client.open_engine()?.keys(prefix.as_ref()).await
     }
 
     /// Breaks a ticket. A waiter leaves the line at once. A holder is asked to leave: the next
     /// waiter is served when the holder has stopped, at the latest when its lease expires. A break
-    /// therefore never makes two holders.
+    /// alone makes no second holder. A holder that does not check its lock may work on after its
+    /// lease, as without a break.
     ///
     /// # Errors
     ///
@@ -187,12 +232,22 @@ impl Locks {
 
     async fn take_out(&self, key: &str, id: TicketId, how: LeaveMode) -> Result<LeaveOutcome> {
         let ticket = Ticket { id, ..self.ticket(Key::new(key)?) };
-        self.client.open_engine()?.leave(&ticket, how).await
+        let left = self.client.open_engine()?.leave(&ticket, how).await;
+        if !matches!(left, Ok(LeaveOutcome::Absent) | Err(_)) {
+            figures::broken(how);
+        }
+        left
     }
 
     /// The name of the owner, which others see in the line.
     pub fn owner(&self) -> &Owner {
         &self.owner
+    }
+
+    /// The labels of this key's metrics.
+    pub(crate) fn meter(&self, key: &Key) -> Meter {
+        let group = self.group.map(|group| group(key));
+        Meter { engine: self.client.guarantees.name, group, election: None }
     }
 
     /// A ticket of this owner, with default options.

@@ -5,15 +5,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
+use tracing::Instrument as _;
 
 use crate::background::backoff::Backoff;
 use crate::background::client::Client;
 use crate::background::lease::Lease;
 use crate::background::listener::until;
+use crate::lease::figures::{self, Meter};
 use crate::lease::options::RenewalSchedule;
 use crate::lease::shared::SharedLease;
 use crate::lease::span::shown;
 use crate::lease::state::{LeaseState, State};
+use crate::lease::telemetry::LockAttempt;
 use crate::sync::Mutex;
 use crate::{
     Engine as _, Error, Key, Liveness, Loss, Place, Result, Ticket, TicketId, TicketState, Time,
@@ -51,6 +54,29 @@ pub(crate) async fn acquire(
     client: &Arc<Client>,
     ticket: Ticket,
     schedule: RenewalSchedule,
+    meter: Meter,
+    wait: Wait,
+) -> Result<Option<Lease>> {
+    let attempt = LockAttempt::begin(meter, &ticket);
+    // In a box, so that the futures of callers are small.
+    let taken = Box::pin(take(client, ticket, schedule, meter, wait));
+    let mut taken = taken.instrument(attempt.span.clone()).await;
+    match &mut taken {
+        Ok(Some(lease)) => {
+            lease.hold = Some(attempt.holds(&lease.shared.key, lease.shared.id, lease.number));
+        }
+        Ok(None) if matches!(wait, Wait::For(time) if !time.is_zero()) => attempt.end("timeout"),
+        Ok(None) => attempt.end("busy"),
+        Err(error) => attempt.end(figures::failure(error)),
+    }
+    taken
+}
+
+async fn take(
+    client: &Arc<Client>,
+    ticket: Ticket,
+    schedule: RenewalSchedule,
+    meter: Meter,
     wait: Wait,
 ) -> Result<Option<Lease>> {
     client.runtime.ready()?;
@@ -64,7 +90,7 @@ pub(crate) async fn acquire(
         Wait::For(time) => (WaitMode::Wait, Some(time)),
         Wait::Ever => (WaitMode::Wait, None),
     };
-    let held = pin!(join_and_wait(client, ticket, schedule, mode, &in_line));
+    let held = pin!(join_and_wait(client, ticket, schedule, meter, mode, &in_line));
     let Some(time) = time else { return held.await };
     match select(held, client.runtime.sleep(time)).await {
         Either::Left((held, _)) => held,
@@ -76,6 +102,7 @@ async fn join_and_wait(
     client: &Arc<Client>,
     mut ticket: Ticket,
     schedule: RenewalSchedule,
+    meter: Meter,
     mode: WaitMode,
     in_line: &InLine,
 ) -> Result<Option<Lease>> {
@@ -89,7 +116,7 @@ async fn join_and_wait(
             _ => None,
         };
         // From here on the ticket leaves the line if this future is dropped.
-        let mut lease = Lease::new(client, ticket.clone(), schedule, slot);
+        let mut lease = Lease::new(client, ticket.clone(), schedule, meter, slot);
         // Put self at the back of the line. A free lock is held after this one request.
         let sent = client.runtime.now();
         let Some(place) = join(client, &mut lease, mode).await? else { return Ok(None) };

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use crate::background::admission::Slot;
 use crate::background::client::Client;
 use crate::background::releaser::JoinState;
+use crate::lease::figures::Meter;
 use crate::lease::options::RenewalSchedule;
 use crate::lease::shared::SharedLease;
 use crate::lease::state::State;
+use crate::lease::telemetry::HoldSpan;
 use crate::{Engine as _, Error, LeaveMode, LeaveOutcome, Loss, Result, Ticket, Time};
 
 #[must_use = "the ticket leaves its line as soon as its lease is dropped"]
@@ -23,6 +25,8 @@ pub(crate) struct Lease {
     /// The place of a waiting ticket, where their number is limited: see
     /// [`Admission`](crate::background::admission::Admission).
     slot: Option<Slot>,
+    /// The span of the hold, once the ticket is served.
+    pub(crate) hold: Option<HoldSpan>,
 }
 
 impl Lease {
@@ -31,11 +35,19 @@ impl Lease {
         client: &Arc<Client>,
         ticket: Ticket,
         schedule: RenewalSchedule,
+        meter: Meter,
         slot: Option<Slot>,
     ) -> Self {
         client.tickets.add();
-        let shared = SharedLease::new(ticket, schedule);
-        Self { shared, client: client.clone(), number: 0, join: None, late_until: None, slot }
+        Self {
+            shared: SharedLease::new(ticket, schedule, meter),
+            client: client.clone(),
+            number: 0,
+            join: None,
+            late_until: None,
+            slot,
+            hold: None,
+        }
     }
 
     /// Must be called before each join is sent: the ticket then leaves if the caller is cancelled.
@@ -76,6 +88,12 @@ impl Lease {
         }
     }
 
+    fn end_hold(&mut self, loss: Option<Loss>) {
+        if let Some(hold) = self.hold.take() {
+            hold.end(loss);
+        }
+    }
+
     pub(crate) async fn release(mut self) -> Result<()> {
         let was_held = self.shared.with(|lease| lease.release(self.client.runtime.now()));
         self.client.renewer.forget(&self.shared);
@@ -88,6 +106,7 @@ impl Lease {
         self.join = None;
         if left == LeaveOutcome::Absent && was_held.is_ok() {
             self.shared.was_gone_at_release(self.number);
+            self.end_hold(Some(Loss::Broken));
             return Err(Error::lost(Loss::Broken));
         }
         was_held
@@ -112,6 +131,10 @@ impl Drop for Lease {
                 slot.gave_up();
             }
             self.client.releaser.give_back(self.shared.ticket(), join, held, self.slot.take());
+        }
+        match self.shared.with(|lease| lease.state()) {
+            State::Lost(loss) => self.end_hold(Some(loss)),
+            _ => self.end_hold(None),
         }
         self.client.tickets.remove();
     }

@@ -60,6 +60,8 @@ async fn push(
     if began.until(runtime.now()) > PAUSE_MAX {
         backoff.reset();
     }
+    // Until this function returns, what is learned is learned because of the push.
+    shared.set_pushed(woken.is_ok());
     match woken {
         Ok(Wake::Served(number)) if seen == TicketState::Waiting => {
             let now = runtime.now();
@@ -81,6 +83,7 @@ async fn push(
         // Without push, the next renewal reads the state.
         Err(_) => shared.changed().await,
     }
+    shared.set_pushed(false);
     renewed(shared).await;
     backoff
 }

@@ -19,6 +19,7 @@ use tokio::sync::Notify;
 use crate::background::admission::Slot;
 use crate::background::backoff::Backoff;
 use crate::contract::any::AnyEngine;
+use crate::lease::figures::PendingRelease;
 use crate::lease::shared::SharedLease;
 use crate::lease::span::shown;
 use crate::sync::Mutex;
@@ -94,6 +95,7 @@ pub struct Releaser {
     /// Tickets expire by themselves, so leaves may stop.
     leased: bool,
     quick: bool,
+    name: &'static str,
     /// Maximum time of one leave.
     patience: Duration,
     queue: Mutex<Queue>,
@@ -103,7 +105,8 @@ pub struct Releaser {
     swept: Notify,
 }
 
-/// The tickets to remove.
+/// The tickets to remove. A [`Sweep`] is dropped outside the queue's lock, because its drop calls
+/// the metrics recorder of the program.
 #[derive(Default)]
 struct Queue {
     /// By the time of the next leave, in nanoseconds of the boot clock, and a count.
@@ -136,6 +139,8 @@ struct Sweep {
     pauses: Backoff,
     /// Its place in the line, which is freed after the first leave.
     slot: Option<Slot>,
+    /// Counts it while it is in the queue or in flight.
+    pending: Option<PendingRelease>,
 }
 
 impl Sweep {
@@ -178,6 +183,7 @@ impl Releaser {
             runtime,
             leased: matches!(guarantees.liveness, Liveness::Lease | Liveness::Process),
             quick: guarantees.quick,
+            name: guarantees.name,
             patience: guarantees.answers_within,
             queue: Mutex::default(),
             filled: Notify::new(),
@@ -202,7 +208,7 @@ impl Releaser {
     ) {
         let now = self.runtime.now();
         let ends = now.plus(ticket.ttl);
-        let mut sweep = Sweep { ticket, join, held, ends, pauses: PAUSES, slot };
+        let mut sweep = Sweep { ticket, join, held, ends, pauses: PAUSES, slot, pending: None };
         if self.quick {
             let left = self.engine.leave(&sweep.ticket, LeaveMode::Now).now_or_never();
             if let Some(left) = left {
@@ -215,16 +221,17 @@ impl Releaser {
                 sweep.held = None;
             }
         }
+        sweep.pending = Some(PendingRelease::new(self.name));
         let mut queue = self.queue();
         if queue.closed {
             return;
         }
         queue.put(now.boot_ns, sweep);
-        if queue.waiting.len() > QUEUE_TICKETS_MAX && self.leased {
-            queue.waiting.pop_first();
-        }
+        let is_full = queue.waiting.len() > QUEUE_TICKETS_MAX && self.leased;
+        let oldest = if is_full { queue.waiting.pop_first() } else { None };
         let runs = std::mem::replace(&mut queue.runs, true);
         drop(queue);
+        drop(oldest);
         if runs {
             self.filled.notify_one();
         } else {
@@ -260,9 +267,10 @@ impl Releaser {
     pub(crate) fn leave_the_rest(&self) {
         let mut queue = self.queue();
         queue.closed = true;
-        queue.waiting.clear();
+        let rest = std::mem::take(&mut queue.waiting);
         queue.generation += 1;
         drop(queue);
+        drop(rest);
         self.filled.notify_one();
     }
 
@@ -298,6 +306,7 @@ impl Releaser {
             || fails_for_good(&sweep.ticket, &left)
             || sweep.has_expired(self.leased, now);
         let pause = sweep.pauses.next(self.runtime.random());
+        let _expired: BTreeMap<_, _>;
         let mut queue = self.queue();
         queue.under_way -= 1;
         if left.is_ok() {
@@ -309,7 +318,9 @@ impl Releaser {
                 queue.failed_at = now.boot_ns;
                 queue.rests_until = now.plus(pause).boot_ns;
             }
-            queue.waiting.retain(|_, sweep| !sweep.has_expired(self.leased, now));
+            (_expired, queue.waiting) = std::mem::take(&mut queue.waiting)
+                .into_iter()
+                .partition(|(_, sweep)| sweep.has_expired(self.leased, now));
         }
         if !settled && queue.generation == generation {
             // If the store did not answer, the whole queue backs off. If it answered that the
@@ -387,7 +398,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         if !self.stopped {
             // The runtime has ended, so no leave can be sent any more.
-            *self.releaser.queue() = Queue::default();
+            let _rest = std::mem::take(&mut *self.releaser.queue());
             wake_all(&self.releaser.swept);
         }
     }

@@ -193,6 +193,21 @@ impl<'a> Operation<'a> {
         }
     }
 
+    /// The label of the metric of requests. `None`: the answer waits for an event, so its time says
+    /// nothing about the store.
+    pub(crate) fn verb(self) -> Option<&'static str> {
+        Some(match self {
+            Self::Join(_) => "join",
+            Self::Renew(_) => "renew",
+            Self::Leave(..) => "leave",
+            Self::Watch(_) | Self::Events(_) => return None,
+            Self::Line(_) => "line",
+            Self::Keys(_) => "keys",
+            Self::Tally(_) => "tally",
+            Self::Swap(_) => "swap",
+        })
+    }
+
     /// The span of `tracing`.
     pub(crate) fn span(self) -> Span {
         use tracing::debug_span;

@@ -36,9 +36,9 @@ pub enum Loss {
     Closed,
 }
 
-#[cfg(feature = "metrics")]
 impl Loss {
     /// The losses that a guard can report. A fence reports the other one.
+    #[cfg(feature = "metrics")]
     pub(crate) const OF_GUARDS: [Self; 6] = [
         Self::Expired,
         Self::Broken,
@@ -48,7 +48,7 @@ impl Loss {
         Self::Closed,
     ];
 
-    /// The label of the metric that counts losses.
+    /// The label in metrics and spans.
     pub(crate) fn label(self) -> &'static str {
         match self {
             Self::Expired => "expired",

@@ -6,6 +6,10 @@ use std::fmt;
 use super::error::Error;
 use super::loss::Loss;
 
+/// The counter of refusals.
+#[cfg(feature = "metrics")]
+pub(crate) const REFUSALS_METRIC: &str = "tenure_fence_refusals_total";
+
 /// A write with a token that is older than one the fence has seen. Nothing was written. It is the
 /// source of an error of kind [`ErrorKind::Lost`](crate::ErrorKind::Lost).
 ///
@@ -42,6 +46,9 @@ impl StdError for Stale {}
 
 impl From<Stale> for Error {
     fn from(stale: Stale) -> Self {
+        // Each fence makes the error of a refusal here, so no refusal is missed.
+        #[cfg(feature = "metrics")]
+        metrics::counter!(REFUSALS_METRIC).increment(1);
         Self::lost(Loss::Overtaken).caused_by(stale)
     }
 }

@@ -18,6 +18,8 @@ pub(crate) struct LockOptions {
     pub(crate) manual_renewal: bool,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) note: Option<Arc<str>>,
+    /// The name of the election in metrics.
+    pub(crate) election: Option<&'static str>,
 }
 
 /// Checked options, with all defaults filled in.
@@ -42,6 +44,7 @@ impl Default for LockOptions {
             manual_renewal: false,
             max_hold: None,
             note: None,
+            election: None,
         }
     }
 }

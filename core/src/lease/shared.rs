@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
+use crate::lease::figures::{Meter, Standing, Wakeup};
 use crate::lease::options::RenewalSchedule;
 use crate::lease::state::{LeaseState, State};
 use crate::lease::telemetry::{self, Change};
@@ -17,6 +18,7 @@ use crate::{Key, Loss, Note, Place, Result, Share, Ticket, TicketId, Time};
 pub(crate) struct SharedLease {
     pub(crate) id: TicketId,
     pub(crate) key: Key,
+    meter: Meter,
     data: Mutex<LeaseData>,
     /// Notified of each change and each answer.
     changed: Notify,
@@ -29,21 +31,47 @@ struct LeaseData {
     life: Option<Duration>,
     /// Its position in the renewer's queue.
     slot: Option<Slot>,
+    /// The gauge that the ticket is in.
+    standing: Option<Standing>,
+    /// The store has pushed that the ticket may be served.
+    is_pushed: bool,
+}
+
+/// A change, for metrics and logs.
+struct Report {
+    change: Option<Change>,
+    from: Option<Standing>,
+    to: Option<Standing>,
+    /// The time that was left of the lease when a renewal was confirmed.
+    slack: Option<Duration>,
+}
+
+impl LeaseData {
+    /// The report of a change from this state to the present one.
+    fn report(&mut self, before: State) -> Report {
+        let wakeup = if self.is_pushed { Wakeup::Push } else { Wakeup::Poll };
+        let to = Standing::of(self.lease.state(), self.ticket.share.kind());
+        let from = std::mem::replace(&mut self.standing, to);
+        Report { change: Change::since(before, &self.lease, wakeup), from, to, slack: None }
+    }
 }
 
 /// When the renewer handles a lease next, and a count that distinguishes equal times.
 pub(crate) type Slot = (u64, u64);
 
 impl SharedLease {
-    pub(crate) fn new(ticket: Ticket, schedule: RenewalSchedule) -> Arc<Self> {
+    pub(crate) fn new(ticket: Ticket, schedule: RenewalSchedule, meter: Meter) -> Arc<Self> {
         Arc::new(Self {
             id: ticket.id,
             key: ticket.key.clone(),
+            meter,
             data: Mutex::new(LeaseData {
                 ticket,
                 lease: LeaseState::new(schedule),
                 life: None,
                 slot: None,
+                standing: None,
+                is_pushed: false,
             }),
             changed: Notify::new(),
         })
@@ -51,25 +79,26 @@ impl SharedLease {
 
     /// Reads or changes the state, and notifies waiting tasks of a change.
     pub(crate) fn with<T>(&self, act: impl FnOnce(&mut LeaseState) -> T) -> T {
-        let (answer, is_changed, change) = {
+        let (answer, is_changed, report) = {
             let mut data = self.lock();
             let before = (data.lease.state(), data.lease.failed());
             let answer = act(&mut data.lease);
             let is_changed = before != (data.lease.state(), data.lease.failed());
-            (answer, is_changed, Change::since(before.0, &data.lease))
+            (answer, is_changed, data.report(before.0))
         };
         if is_changed {
             wake_all(&self.changed);
         }
-        self.report(change);
+        self.report(&report);
         answer
     }
 
     /// Applies the answer to a join or renewal. It notifies waiting tasks even without a change, so
     /// a lost push costs at most one renewal period.
     pub(crate) fn apply(&self, sent: Time, now: Time, answer: Result<Option<Place>>) -> State {
-        let (state, change) = {
+        let (state, report) = {
             let mut data = self.lock();
+            let is_confirmed = matches!(answer, Ok(Some(_)));
             // A store whose clock was set back may report a longer ttl than requested.
             let ttl = data.ticket.ttl;
             if let Ok(Some(Place { life: Some(life), .. })) = &answer {
@@ -79,25 +108,35 @@ impl SharedLease {
                 place.map(|place| Place { life: place.life.map(|life| life.min(ttl)), ..place })
             });
             let before = data.lease.state();
+            let slack = data.lease.slack(now).filter(|_| is_confirmed);
             data.lease.apply(sent, now, answer);
-            (data.lease.state(), Change::since(before, &data.lease))
+            (data.lease.state(), Report { slack, ..data.report(before) })
         };
         wake_all(&self.changed);
-        self.report(change);
+        self.report(&report);
         state
     }
 
     /// Reports a loss that the release of the lock found.
     pub(crate) fn was_gone_at_release(&self, token: u64) {
         let held_for = self.with(|lease| lease.held_for());
-        telemetry::lost(&self.key, self.id, token, Loss::Broken, held_for);
+        telemetry::lost(self.meter, &self.key, self.id, token, Loss::Broken, held_for);
     }
 
     /// Metrics and logs are written after the lock on the lease is released.
-    fn report(&self, change: Option<Change>) {
-        if let Some(change) = change {
-            change.report(&self.key, self.id);
+    fn report(&self, report: &Report) {
+        Standing::change(self.meter, report.from, report.to);
+        if let Some(change) = report.change {
+            change.report(self.meter, &self.key, self.id);
         }
+        if let (Some(slack), Some(Standing::Holding { .. })) = (report.slack, report.to) {
+            self.meter.renewed_with(slack);
+        }
+    }
+
+    /// Whether the store has just pushed that the ticket may be served.
+    pub(crate) fn set_pushed(&self, is_pushed: bool) {
+        self.lock().is_pushed = is_pushed;
     }
 
     /// Wakes waiting tasks, which then apply the time.
@@ -126,7 +165,13 @@ impl SharedLease {
 
     /// Sets the share that the next renewals write.
     pub(crate) fn set_share(&self, share: Share) {
-        self.lock().ticket.share = share;
+        let report = {
+            let mut data = self.lock();
+            data.ticket.share = share;
+            let state = data.lease.state();
+            data.report(state)
+        };
+        self.report(&report);
     }
 
     pub(crate) fn move_to(&self, slot: Option<Slot>) -> Option<Slot> {
@@ -148,9 +193,11 @@ mod tests {
 
     fn shared() -> Arc<SharedLease> {
         let ticket = Ticket::new(Key::new("k").unwrap(), Share::WHOLE);
+        let meter = Meter { engine: "memory", group: None, election: None };
         SharedLease::new(
             ticket,
             LockOptions::default().schedule(&Memory::new().guarantees()).unwrap(),
+            meter,
         )
     }
 

@@ -185,6 +185,12 @@ impl LeaseState {
         (end != Time::NEVER).then(|| now.until(end))
     }
 
+    /// The time that is left of a held lease. `None`: it is not held, or does not expire.
+    pub(crate) fn slack(&self, now: Time) -> Option<Duration> {
+        let expires = matches!(self.state, State::Holding(_)) && self.deadline != Time::NEVER;
+        (expires && !now.has_reached(self.deadline)).then(|| now.until(self.deadline))
+    }
+
     /// Whether the lock is lost or released.
     pub(crate) fn is_over(&self) -> bool {
         matches!(self.state, State::Lost(_) | State::Released)

@@ -1,12 +1,16 @@
-//! Metrics and log lines of every lock: waits, holds, losses and renewals.
+//! Metrics, spans and log lines of every lock: attempts, waits, holds, losses and renewals.
 //!
 //! A loss is counted and logged where the lease becomes lost, so that no path to a loss can miss
 //! it.
 
 use std::time::Duration;
 
+use tracing::field::{Empty, display};
+use tracing::{Span, debug_span};
+
+use crate::lease::figures::{self, Meter, Wakeup};
 use crate::lease::state::{LeaseState, State};
-use crate::{Key, Loss, Place, Result, TicketId};
+use crate::{Key, Loss, Place, Result, Ticket, TicketId};
 
 /// Outcome of one renewal, as the counter `tenure_renewals_total` labels it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,18 +46,19 @@ impl Renewal {
 /// A change of a lease's state that metrics or logs report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
-    Served { waited: Duration, handed_over: bool },
+    Served { waited: Duration, handed_over: Option<Wakeup> },
     Released { held_for: Duration },
     Lost { token: u64, loss: Loss, held_for: Duration },
 }
 
 impl Change {
     /// The change that led from the earlier state to the present one, if it is to be reported.
-    pub(crate) fn since(before: State, lease: &LeaseState) -> Option<Self> {
+    pub(crate) fn since(before: State, lease: &LeaseState, wakeup: Wakeup) -> Option<Self> {
         match (before, lease.state()) {
-            (State::Asked | State::Waiting, State::Holding(_)) => {
-                Some(Self::Served { waited: lease.waited(), handed_over: before == State::Waiting })
-            }
+            (State::Asked | State::Waiting, State::Holding(_)) => Some(Self::Served {
+                waited: lease.waited(),
+                handed_over: (before == State::Waiting).then_some(wakeup),
+            }),
             (State::Holding(_), State::Released) => {
                 Some(Self::Released { held_for: lease.held_for() })
             }
@@ -65,86 +70,95 @@ impl Change {
     }
 
     /// Counts it, and logs a loss at `WARN`.
-    pub(crate) fn report(self, key: &Key, id: TicketId) {
+    pub(crate) fn report(self, meter: Meter, key: &Key, id: TicketId) {
         match self {
-            Self::Served { waited, handed_over } => figures::served(waited, handed_over),
-            Self::Released { held_for } => figures::held(held_for),
+            Self::Served { waited, handed_over } => {
+                meter.served(waited);
+                if let Some(wakeup) = handed_over {
+                    meter.handed_over(wakeup);
+                }
+            }
+            Self::Released { held_for } => meter.held(held_for),
             Self::Lost { token, loss, held_for } => {
-                figures::held(held_for);
-                lost(key, id, token, loss, held_for);
+                meter.held(held_for);
+                lost(meter, key, id, token, loss, held_for);
             }
         }
     }
 }
 
 /// A guard lost its lock: counts the loss by its cause, and logs it.
-pub(crate) fn lost(key: &Key, id: TicketId, token: u64, loss: Loss, held_for: Duration) {
-    figures::lost(loss);
+pub(crate) fn lost(
+    meter: Meter,
+    key: &Key,
+    id: TicketId,
+    token: u64,
+    loss: Loss,
+    held_for: Duration,
+) {
+    meter.lost(loss);
     tracing::warn!(%key, %id, token, reason = %loss, ?held_for, "a lock was lost");
 }
 
-/// Describes every metric to the installed recorder, and registers the counters with zero.
-pub(crate) fn describe() {
-    figures::describe();
+/// An attempt to take a lock, with its span `lock`. It counts as cancelled if it is dropped.
+#[derive(Debug)]
+pub(crate) struct LockAttempt {
+    meter: Meter,
+    kind: &'static str,
+    pub(crate) span: Span,
+    outcome: &'static str,
 }
 
-#[cfg(feature = "metrics")]
-mod figures {
-    use metrics::{Unit, counter, describe_counter, describe_histogram, histogram};
-
-    use super::Duration;
-    use crate::Loss;
-
-    const WAIT: &str = "tenure_wait_seconds";
-    const HOLD: &str = "tenure_hold_seconds";
-    const RENEWALS: &str = "tenure_renewals_total";
-    const LOSSES: &str = "tenure_losses_total";
-    const HANDOVERS: &str = "tenure_handovers_total";
-
-    pub(super) fn describe() {
-        describe_histogram!(WAIT, Unit::Seconds, "Time from joining a line to holding the lock");
-        describe_histogram!(HOLD, Unit::Seconds, "Time from holding a lock to its release or loss");
-        describe_counter!(RENEWALS, "Renewals of tickets, by outcome: kept, lost or failed");
-        describe_counter!(LOSSES, "Locks that were lost while a guard held them, by cause");
-        describe_counter!(HANDOVERS, "Locks that were given to a waiting ticket");
-        // A counter that first appears with a loss shows no increase to an alert.
-        for loss in Loss::OF_GUARDS {
-            counter!(LOSSES, "cause" => loss.label()).increment(0);
-        }
-        for outcome in ["kept", "lost", "failed"] {
-            counter!(RENEWALS, "outcome" => outcome).increment(0);
-        }
-        counter!(HANDOVERS).increment(0);
+impl LockAttempt {
+    pub(crate) fn begin(meter: Meter, ticket: &Ticket) -> Self {
+        meter.campaigns();
+        let kind = ticket.share.kind();
+        let span = debug_span!(
+            "lock",
+            tenure.key = %ticket.key,
+            tenure.kind = kind,
+            tenure.ticket = %ticket.id,
+            tenure.token = Empty,
+            tenure.outcome = Empty,
+        );
+        Self { meter, kind, span, outcome: "cancelled" }
     }
 
-    pub(super) fn served(waited: Duration, handed_over: bool) {
-        histogram!(WAIT).record(waited.as_secs_f64());
-        if handed_over {
-            counter!(HANDOVERS).increment(1);
-        }
+    /// The attempt has this outcome.
+    pub(crate) fn end(mut self, outcome: &'static str) {
+        self.outcome = outcome;
     }
 
-    pub(super) fn held(time: Duration) {
-        histogram!(HOLD).record(time.as_secs_f64());
-    }
-
-    pub(super) fn renewed(outcome: &'static str) {
-        counter!(RENEWALS, "outcome" => outcome).increment(1);
-    }
-
-    pub(super) fn lost(loss: Loss) {
-        counter!(LOSSES, "cause" => loss.label()).increment(1);
+    /// The attempt has taken the lock with this ticket. Returns the span of the hold.
+    pub(crate) fn holds(self, key: &Key, id: TicketId, number: u64) -> HoldSpan {
+        self.span.record("tenure.ticket", display(id)).record("tenure.token", number);
+        let kind = self.kind;
+        self.end("held");
+        HoldSpan(debug_span!(
+            "hold",
+            tenure.key = %key,
+            tenure.kind = kind,
+            tenure.ticket = %id,
+            tenure.token = number,
+            tenure.outcome = Empty,
+        ))
     }
 }
 
-#[cfg(not(feature = "metrics"))]
-mod figures {
-    use super::Duration;
-    use crate::Loss;
+impl Drop for LockAttempt {
+    fn drop(&mut self) {
+        self.meter.attempted(self.kind, self.outcome);
+        self.span.record("tenure.outcome", self.outcome);
+    }
+}
 
-    pub(super) fn describe() {}
-    pub(super) fn served(_: Duration, _: bool) {}
-    pub(super) fn held(_: Duration) {}
-    pub(super) fn renewed(_: &'static str) {}
-    pub(super) fn lost(_: Loss) {}
+/// The span `hold`, from the return of the guard to its end.
+#[derive(Debug)]
+pub(crate) struct HoldSpan(Span);
+
+impl HoldSpan {
+    /// The hold was released, or lost for this reason.
+    pub(crate) fn end(self, loss: Option<Loss>) {
+        self.0.record("tenure.outcome", loss.map_or("released", Loss::label));
+    }
 }

@@ -1,14 +1,17 @@
 //! A snapshot of all lines in a scope.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::event::Scope;
+use crate::toolbox::known_keys;
 use crate::{Engine, ErrorKind, Key, Place, Result, Ticket};
 
 /// All tickets in scope, by key.
 pub(crate) type Lines = BTreeMap<Key, Vec<(Ticket, Place)>>;
 
-/// Reads all lines. If the store refuses to read one line, its last snapshot is used.
+/// Reads all lines. If the store refuses to read one line, its last snapshot is used. Its key may
+/// be one that the store cannot list: so each key of the last snapshot is looked at, if the listing
+/// is not complete.
 ///
 /// # Errors
 ///
@@ -18,9 +21,14 @@ pub(crate) async fn snapshot(
     scope: &Scope,
     last: Option<&Lines>,
 ) -> Result<Lines> {
-    let keys = match scope {
-        Scope::Key(key) => vec![key.clone()],
-        Scope::Prefix(prefix) => engine.keys(prefix).await?,
+    let keys: BTreeSet<Key> = match scope {
+        Scope::Key(key) => [key.clone()].into(),
+        Scope::Prefix(prefix) => {
+            let (listed, trouble) = known_keys(engine.keys(prefix).await)?;
+            let lacking = last.filter(|_| trouble.is_some()).into_iter().flatten();
+            let lacking = lacking.filter(|(_, line)| !line.is_empty()).map(|(key, _)| key.clone());
+            listed.into_iter().chain(lacking).collect()
+        }
     };
     let (mut look, mut refused, mut is_seen) = (Lines::new(), None, false);
     for key in keys {
@@ -52,6 +60,7 @@ mod tests {
 
     use super::*;
     use crate::layers::{Layer, Operation};
+    use crate::toolbox::incomplete;
     use crate::{Error, LeaveMode, Memory, Share, WaitMode};
 
     /// A store that refuses to show the lines of these keys.
@@ -77,6 +86,42 @@ mod tests {
                 _ => answer.await,
             }
         }
+    }
+
+    /// A store that can list no line while this is set.
+    struct Unlisted(Memory, Mutex<bool>);
+
+    impl Layer for Unlisted {
+        type Inner = Memory;
+
+        fn inner(&self) -> &Memory {
+            &self.0
+        }
+
+        async fn keys(&self, prefix: &str) -> Result<Vec<Key>> {
+            if *self.1.lock().unwrap() {
+                return Err(incomplete(Error::rejected("lines cannot be read"), Vec::new()));
+            }
+            self.0.keys(prefix).await
+        }
+    }
+
+    #[test]
+    fn a_line_that_cannot_be_listed_any_more_is_looked_at() {
+        let store = Unlisted(Memory::new(), Mutex::default());
+        let ticket = Ticket::new(Key::new("a").unwrap(), Share::WHOLE);
+        let scope = Scope::Prefix(String::new());
+        crate::blocking::block_on(async {
+            store.0.join(&ticket, WaitMode::Wait).await.unwrap();
+            let first = snapshot(&store, &scope, None).await.unwrap();
+            *store.1.lock().unwrap() = true;
+            let next = snapshot(&store, &scope, Some(&first)).await.unwrap();
+            assert_eq!(next[&ticket.key].len(), 1);
+            store.0.leave(&ticket, LeaveMode::Now).await.unwrap();
+            let last = snapshot(&store, &scope, Some(&next)).await.unwrap();
+            assert!(last.values().all(Vec::is_empty));
+            assert!(snapshot(&store, &scope, Some(&last)).await.unwrap().is_empty());
+        });
     }
 
     #[test]

@@ -58,12 +58,6 @@ mod three {
     tenure_conformance::suite!(async || arena("TENURE_TEST_ETCD_THREE_URL"), shared: locks, other_deployment);
 }
 
-mod tls {
-    use super::*;
-
-    tenure_conformance::suite!(async || arena("TENURE_TEST_ETCD_TLS_URL"), shared: locks, other_deployment);
-}
-
 /// A user with only the rights that a lock needs.
 mod users {
     use super::*;

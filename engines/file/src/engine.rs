@@ -1,6 +1,7 @@
 //! The engine: ten verbs, each of them one visit to a book.
 
 use tenure_core::event::{Cursor, EventBatch, Scope};
+use tenure_core::toolbox::incomplete;
 use tenure_core::{
     CounterValue, Engine, Guarantees, Key, LeaveMode, LeaveOutcome, Place, Result, Ticket,
     TicketState, WaitMode, Wake, Window,
@@ -59,6 +60,8 @@ impl Engine for FileStore {
 
     async fn line(&self, key: &Key) -> Result<Vec<(Ticket, Place)>> {
         let list = |visit: &mut Visit<'_>, key: &Key| {
+            // Its line may have been lost with a damaged file: it must not look free.
+            visit.refuse_the_damaged()?;
             line::bury_dead(visit, |at| at == key);
             Ok(visit.state().rows.get(key).map(LogRow::list).unwrap_or_default())
         };
@@ -70,21 +73,27 @@ impl Engine for FileStore {
         let prefix = prefix.to_owned();
         let list = |visit: &mut Visit<'_>, prefix: &String| {
             let covers = |key: &Key| key.as_str().starts_with(prefix.as_str());
+            // A damaged book has no line until it is whole again.
+            let damage = visit.refuse_the_damaged().err();
             line::bury_dead(visit, covers);
             let rows = visit.state().rows.iter();
             let used = rows.filter(|(key, row)| !row.is_empty() && covers(key));
-            Ok(used.map(|(key, _)| key.clone()).collect::<Vec<_>>())
+            Ok((used.map(|(key, _)| key.clone()).collect::<Vec<_>>(), damage))
         };
-        let mut keys = Vec::new();
+        let (mut keys, mut damage) = (Vec::new(), None);
         let patience = Some(Patience::begin());
         for index in 0..BOOKS {
-            let more = self.store.at_until(index, patience, &prefix, list).await;
-            keys.extend(
-                more.map_err(|error| without_holder(error, self.store.context.root.path()))?,
-            );
+            let listed = self.store.at_until(index, patience, &prefix, list).await;
+            let (more, damaged) =
+                listed.map_err(|error| without_holder(error, self.store.context.root.path()))?;
+            keys.extend(more);
+            damage = damage.or(damaged);
         }
         keys.sort_unstable();
-        Ok(keys)
+        match damage {
+            Some(error) => Err(incomplete(error, keys)),
+            None => Ok(keys),
+        }
     }
 
     async fn add(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {

@@ -29,20 +29,12 @@ mod members {
     tenure_conformance::suite!(async || arena(&MEMBERS).await, shared: locks, other_deployment);
 }
 
-/// One server without a set, which has no change streams.
+/// One server without a set, which has no change streams, by TLS, and a user with only the rights
+/// that a lock needs.
 mod standalone {
     use super::*;
 
     const STANDALONE: Deployment = Deployment("TENURE_TEST_MONGODB_STANDALONE_URL");
 
     tenure_conformance::suite!(async || arena(&STANDALONE).await, shared: locks, other_deployment);
-}
-
-/// TLS, and a user with only the rights that a lock needs.
-mod limited {
-    use super::*;
-
-    const LIMITED: Deployment = Deployment("TENURE_TEST_MONGODB_LIMITED_URL");
-
-    tenure_conformance::suite!(async || arena(&LIMITED).await, shared: locks, other_deployment);
 }

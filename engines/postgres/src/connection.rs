@@ -1,56 +1,135 @@
-//! One connection to the primary: how it is opened, and its driver.
+//! One connection to the primary: how it is opened, its driver, and how it is given up.
 
 use std::future::poll_fn;
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
-use rustls::ClientConfig;
-use rustls::pki_types::ServerName;
 use tenure_core::{Error, Result};
 use tenure_kit::secret::Secret;
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
-use tokio::net::TcpStream;
-#[cfg(unix)]
-use tokio::net::UnixStream;
-use tokio::sync::{mpsc, oneshot};
+use tenure_kit::server_errors::of_hosts;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 use tokio_postgres::config::SslMode;
-use tokio_postgres::{AsyncMessage, Client, Config, NoTls, Notification};
-use tokio_rustls::TlsConnector;
-use tokio_rustls::client::TlsStream;
+use tokio_postgres::tls::NoTlsStream;
+use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls, Notification};
 
+use crate::CALLS_MAX;
 use crate::facts::PrimaryFacts;
 use crate::settings::{Host, Settings};
+use crate::socket::{Socket, Stream};
 use crate::trouble;
 
 /// Maximum notifications that wait for their reader.
 const NOTIFICATIONS_MAX: usize = 1024;
+/// Time limit of a request to cancel a statement. It is long, because `PgBouncer` up to 1.24 may
+/// crash if such a client closes its connection before it is answered.
+const CANCEL_WITHIN: Duration = Duration::from_secs(30);
+/// Pause between two requests to cancel the statements of one connection.
+const CANCEL_PAUSE: Duration = Duration::from_millis(20);
 /// The routine of the server that waits for the synchronous standby.
 const STANDBY_WAIT: &str = "SyncRepWaitForLSN";
-/// The message that asks a server for TLS.
-const TLS_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
 
 /// An open connection to a primary.
 pub(crate) struct OpenConnection {
     pub(crate) client: Client,
     pub(crate) facts: PrimaryFacts,
-    _driver: Driver,
-}
-
-/// A connection that was opened, to a primary or not.
-struct Opened {
-    client: Client,
-    notifications: mpsc::Receiver<Notification>,
+    is_heard: AtomicBool,
+    /// Statements that are sent and not answered, also those without a caller.
+    unanswered: AtomicUsize,
+    host: Host,
+    peer: Option<SocketAddr>,
     driver: Driver,
 }
 
 /// The task that reads and writes a connection. Dropping this ends it: with a server that does not
 /// read, it would never end.
-struct Driver(JoinHandle<()>);
+struct Driver {
+    task: JoinHandle<()>,
+    /// Notified to reset the connection.
+    reset: Arc<Notify>,
+    /// The sender is dropped when the connection has ended.
+    is_over: watch::Receiver<()>,
+}
+
+impl Driver {
+    async fn over(&self) {
+        // The sender is dropped, never used.
+        let _ = self.is_over.clone().changed().await;
+    }
+}
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        self.0.abort();
+        self.task.abort();
+    }
+}
+
+impl OpenConnection {
+    /// Notes that a statement of a verb is sent.
+    pub(crate) fn sent(&self) {
+        self.unanswered.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Notes that the server has answered a statement. An error is an answer.
+    pub(crate) fn answered(&self) {
+        self.unanswered.fetch_sub(1, Ordering::Relaxed);
+        self.is_heard.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the server has answered a statement of a verb.
+    pub(crate) fn is_heard(&self) -> bool {
+        self.is_heard.load(Ordering::Relaxed)
+    }
+
+    /// Ends a connection with statements that the server does not answer. A statement that waits
+    /// for a lock or a standby would outlast its connection, and occupy a backend.
+    pub(crate) async fn end_silent(&self, settings: &Settings) {
+        if self.facts.is_pooled {
+            self.cancel_all(settings).await;
+        }
+        self.driver.reset.notify_one();
+        self.driver.over().await;
+        // The error of the statement cannot be sent, which ends the backend with all statements
+        // behind it.
+        self.cancel(settings).await;
+    }
+
+    /// Cancels all statements, one after the other. The end of a connection to a pooler does not
+    /// reach the backend while that executes a statement.
+    async fn cancel_all(&self, settings: &Settings) {
+        for cancelled in 1..=CALLS_MAX {
+            let has_request = self.cancel(settings).await;
+            if !has_request || cancelled >= self.unanswered.load(Ordering::Relaxed) {
+                return;
+            }
+            sleep(CANCEL_PAUSE).await;
+        }
+    }
+
+    /// Cancels the statement that the server executes for this connection. Returns whether the
+    /// server has the request.
+    async fn cancel(&self, settings: &Settings) -> bool {
+        let cancel = async {
+            let request = cancel_request(&self.client).await?;
+            let mut socket = Socket::open(settings, &self.host, self.peer).await?;
+            let answered = async {
+                socket.stream.write_all(&request).await?;
+                socket.stream.flush().await?;
+                // The server closes the connection after it has signalled the backend.
+                socket.stream.read_to_end(&mut Vec::new()).await
+            };
+            answered.await.map_err(|error| trouble::unreached(&self.host, &error))
+        };
+        let late = || trouble::no_answer(settings);
+        let cancelled = timeout(CANCEL_WITHIN, cancel).await.unwrap_or_else(|_| Err(late()));
+        if let Err(error) = &cancelled {
+            tracing::debug!(%error, "a statement is not cancelled");
+        }
+        cancelled.is_ok()
     }
 }
 
@@ -59,7 +138,7 @@ impl Drop for Driver {
 ///
 /// # Errors
 ///
-/// The errors of all hosts, as [`trouble::of_hosts`] joins them.
+/// The errors of all hosts, as [`of_hosts`] joins them.
 pub(crate) async fn open_primary(
     settings: &Settings,
     ended: impl FnOnce() + Send + 'static,
@@ -67,93 +146,64 @@ pub(crate) async fn open_primary(
     let until = Instant::now() + settings.connect_timeout;
     // A host that is silent leaves time for the others.
     let share = settings.connect_timeout / u32::try_from(settings.hosts.len()).unwrap_or(1);
-    let mut ended = Some(ended);
     let mut errors = Vec::new();
     for host in &settings.hosts {
         let within = until.min(Instant::now() + share);
-        match timeout_at(within, open(settings, host, &mut ended)).await {
-            Ok(Ok(primary)) => return Ok(primary),
+        match timeout_at(within, open(settings, host)).await {
+            Ok(Ok((connection, notifications))) => {
+                // Only now: a standby that was asked is not the connection that is in use.
+                let mut is_over = connection.driver.is_over.clone();
+                tokio::spawn(async move {
+                    // The sender is dropped, never used.
+                    let _ = is_over.changed().await;
+                    ended();
+                });
+                return Ok((connection, notifications));
+            }
             Ok(Err(error)) => errors.push(error),
             Err(_) => errors.push(trouble::silent_host(host)),
         }
     }
-    Err(trouble::of_hosts(settings, errors))
+    Err(of_hosts(trouble::no_answer(settings), errors))
 }
 
-async fn open<E: FnOnce() + Send + 'static>(
+/// Connects, logs in, and starts the driver.
+async fn open(
     settings: &Settings,
     host: &Host,
-    ended: &mut Option<E>,
 ) -> Result<(OpenConnection, mpsc::Receiver<Notification>)> {
-    let (told, is_over) = oneshot::channel::<()>();
-    let Opened { client, notifications, driver } = match host {
-        Host::Tcp(address) => {
-            let stream = TcpStream::connect((address.name.as_str(), address.port)).await;
-            let stream = stream.map_err(|error| trouble::unreached(host, &error))?;
-            // Without it, small requests wait for the answer of the one before.
-            stream.set_nodelay(true).map_err(|error| trouble::unreached(host, &error))?;
-            let tls = settings.tls.as_ref().map(|tls| tls.client_config(&[])).transpose()?;
-            match tls {
-                None => start(settings, host, stream, told).await?,
-                Some(tls) => {
-                    let stream = encrypt(host, stream, &address.name, tls).await?;
-                    start(settings, host, stream, told).await?
-                }
-            }
+    let Socket { stream, peer, resetter } = Socket::open(settings, host, None).await?;
+    let connected = config(settings).connect_raw(stream, NoTls).await;
+    let (client, connection) =
+        connected.map_err(|error| trouble::at_the_door(settings, host, &error))?;
+    let (sender, notifications) = mpsc::channel(NOTIFICATIONS_MAX);
+    let (reset, (end, is_over)) = (Arc::new(Notify::new()), watch::channel(()));
+    let must_reset = reset.clone();
+    let task = tokio::spawn(async move {
+        let is_closed_by_server = tokio::select! {
+            is_closed = drive(connection, sender) => is_closed,
+            () = must_reset.notified() => false,
+        };
+        if !is_closed_by_server && let Err(error) = resetter.reset() {
+            tracing::debug!(%error, "a connection is not reset");
         }
-        #[cfg(unix)]
-        Host::Socket(path) => {
-            let stream = UnixStream::connect(path).await;
-            let stream = stream.map_err(|error| trouble::unreached(host, &error))?;
-            start(settings, host, stream, told).await?
-        }
-        #[cfg(not(unix))]
-        Host::Socket(_) => return Err(Error::unsupported("this system has no Unix sockets")),
-    };
+        drop(end);
+    });
+    let driver = Driver { task, reset, is_over };
     let facts = PrimaryFacts::ask(settings, host, &client).await?;
-    // Only now: a standby that was asked is not the connection that is in use.
-    if let Some(ended) = ended.take() {
-        tokio::spawn(async move {
-            // The sender is dropped, never used.
-            let _ = is_over.await;
-            ended();
-        });
-    }
-    Ok((OpenConnection { client, facts, _driver: driver }, notifications))
-}
-
-/// Asks for TLS as PostgreSQL does it, and checks the server's certificate.
-async fn encrypt(
-    host: &Host,
-    mut stream: TcpStream,
-    name: &str,
-    config: Arc<ClientConfig>,
-) -> Result<TlsStream<TcpStream>> {
-    let name = ServerName::try_from(name.to_owned())
-        .map_err(|error| Error::invalid(format!("`{name}` is no name for TLS: {error}")))?;
-    let mut answer = [0];
-    let asked = async {
-        stream.write_all(&TLS_REQUEST).await?;
-        stream.read_exact(&mut answer).await
+    let connection = OpenConnection {
+        client,
+        facts,
+        is_heard: AtomicBool::new(false),
+        unanswered: AtomicUsize::new(0),
+        host: host.clone(),
+        peer,
+        driver,
     };
-    asked.await.map_err(|error| trouble::unreached(host, &error))?;
-    if answer != *b"S" {
-        return Err(trouble::without_tls(host));
-    }
-    let encrypted = TlsConnector::from(config).connect(name, stream).await;
-    encrypted.map_err(|error| trouble::untrusted(host, &error))
+    Ok((connection, notifications))
 }
 
-/// Logs in, and starts the task that reads and writes the connection.
-async fn start<S>(
-    settings: &Settings,
-    host: &Host,
-    stream: S,
-    told: oneshot::Sender<()>,
-) -> Result<Opened>
-where
-    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
-{
+fn config(settings: &Settings) -> Config {
     let mut config = Config::new();
     config.application_name(&settings.application_name);
     // The stream is encrypted already, or is not to be.
@@ -168,51 +218,58 @@ where
     if let Some(database) = &settings.database {
         config.dbname(database);
     }
-    let connected = config.connect_raw(stream, NoTls).await;
-    let (client, mut connection) =
-        connected.map_err(|error| trouble::at_the_door(settings, host, &error))?;
-    let (sender, notifications) = mpsc::channel(NOTIFICATIONS_MAX);
-    let driver = Driver(tokio::spawn(async move {
-        let _told = told;
-        loop {
-            match poll_fn(|context| connection.poll_message(context)).await {
-                // A reader that is late misses notifications. They are hints, and it polls.
-                Some(Ok(AsyncMessage::Notification(notification))) => {
-                    if let Err(mpsc::error::TrySendError::Full(_)) = sender.try_send(notification) {
-                        tracing::debug!("a notification is dropped, because too many wait");
-                    }
-                }
-                // The wait for the standby was cancelled, and the commit that follows says nothing
-                // about it. Without the connection, the answer is unknown.
-                Some(Ok(AsyncMessage::Notice(notice)))
-                    if notice.routine() == Some(STANDBY_WAIT) =>
+    config
+}
+
+/// Reads and writes a connection until it ends. Returns whether the server has closed it, or
+/// `false` if it is of no more use.
+async fn drive(
+    mut connection: Connection<Box<dyn Stream>, NoTlsStream>,
+    notifications: mpsc::Sender<Notification>,
+) -> bool {
+    loop {
+        match poll_fn(|context| connection.poll_message(context)).await {
+            Some(Ok(AsyncMessage::Notification(notification))) => {
+                // Without a reader, the connection does not listen.
+                if let Err(mpsc::error::TrySendError::Full(_)) =
+                    notifications.try_send(notification)
                 {
-                    tracing::warn!("a wait for the synchronous standby was cancelled");
-                    return;
+                    // The reader sees the end after the last one, and listens again.
+                    tracing::debug!("too many notifications wait: their connection ends");
+                    return false;
                 }
-                Some(Ok(_)) => {}
-                Some(Err(error)) => {
-                    tracing::debug!(%error, "a connection has ended");
-                    return;
-                }
-                None => return,
             }
+            // The wait for the standby was cancelled, and the commit that follows says nothing
+            // about it. Without the connection, the answer is unknown.
+            Some(Ok(AsyncMessage::Notice(notice))) if notice.routine() == Some(STANDBY_WAIT) => {
+                tracing::warn!("a wait for the synchronous standby was cancelled");
+                return false;
+            }
+            Some(Ok(_)) => {}
+            Some(Err(error)) => {
+                tracing::debug!(%error, "a connection has ended");
+                return true;
+            }
+            None => return true,
         }
-    }));
-    Ok(Opened { client, notifications, driver })
+    }
 }
 
 /// The pid that the server has given to this connection, as the connection was opened. Behind a
 /// pooler it is the pooler's.
 pub(crate) async fn greeted_pid(client: &Client) -> Result<i32> {
-    // The driver shows the pid only in a request to cancel, which goes to a buffer here.
+    let [.., a, b, c, d, _, _, _, _] = cancel_request(client).await?;
+    Ok(i32::from_be_bytes([a, b, c, d]))
+}
+
+/// The request to cancel the statement of a connection, with the pid and the key of its backend.
+/// The driver would close the socket after it.
+async fn cancel_request(client: &Client) -> Result<[u8; 16]> {
     let (mut read, write) = tokio::io::duplex(64);
-    let token = client.cancel_token();
-    let sent = token.cancel_query_raw(write, NoTls).await;
+    let sent = client.cancel_token().cancel_query_raw(write, NoTls).await;
     sent.map_err(|_| Error::rejected("the driver does not tell the pid of its connection"))?;
     let mut request = [0; 16];
     let whole = read.read_exact(&mut request).await;
     whole.map_err(|_| Error::rejected("the driver does not tell the pid of its connection"))?;
-    let [.., a, b, c, d, _, _, _, _] = request;
-    Ok(i32::from_be_bytes([a, b, c, d]))
+    Ok(request)
 }

@@ -10,7 +10,7 @@ use crate::connection::greeted_pid;
 use crate::settings::{Host, Settings};
 use crate::trouble;
 
-/// The oldest server that the tests cover.
+/// The oldest server that has all that the statements use.
 const VERSION_MIN: i32 = 130_000;
 
 /// Relatives of PostgreSQL that lack what the locks need, by a part of their version's text.
@@ -20,7 +20,8 @@ const RELATIVES: [(&str, &str, &str); 3] = [
     ("DSQL", "Aurora DSQL", "it has no row locks that wait"),
 ];
 
-/// A transaction that has begun before a standby was promoted stays read-only: it is a standby's.
+/// Parameter: the schema. A transaction that has begun before a standby was promoted stays
+/// read-only: it is a standby's.
 const ASK: &str = "SELECT version() AS version, current_setting('server_version_num')::int AS number, \
      pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on' \
          AND current_setting('default_transaction_read_only') = 'off' AS is_standby, \
@@ -30,7 +31,10 @@ const ASK: &str = "SELECT version() AS version, current_setting('server_version_
      current_setting('transaction_isolation') AS isolation, \
      current_setting('synchronous_standby_names') <> '' AS is_synchronous, \
      (SELECT count(*) FROM pg_stat_replication) AS standbys, \
-     coalesce((SELECT max(age(backend_xmin)) FROM pg_stat_activity), 0) AS oldest";
+     coalesce((SELECT max(age(backend_xmin)) FROM pg_stat_activity), 0) AS oldest, \
+     EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
+         WHERE n.nspname = $1 AND c.relkind = 'r' AND c.relpersistence = 'u' \
+         AND c.relname IN ('meta', 'line', 'sequence', 'count', 'value')) AS is_unlogged";
 
 /// Age in transactions of a snapshot that holds back vacuum so far that updates become slow.
 const OLD_SNAPSHOT: i32 = 100_000;
@@ -39,13 +43,14 @@ const OLD_SNAPSHOT: i32 = 100_000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools, reason = "each setting is independent")]
 pub(crate) struct PrimaryFacts {
-    is_pooled: bool,
+    pub(crate) is_pooled: bool,
     fsync: bool,
     full_page_writes: bool,
     isolation: String,
     is_synchronous: bool,
     standbys: i64,
     oldest: i32,
+    is_unlogged: bool,
 }
 
 impl PrimaryFacts {
@@ -62,7 +67,7 @@ impl PrimaryFacts {
                 )));
             }
         }
-        let asked = client.query_typed_one(ASK, none).await;
+        let asked = client.query_typed_one(ASK, &[(&settings.schema, Type::TEXT)]).await;
         let row = asked.map_err(|error| trouble::error(settings, &error))?;
         if row.get::<_, i32>("number") < VERSION_MIN {
             return Err(Error::rejected(format!("{host} is older than PostgreSQL 13")));
@@ -86,6 +91,7 @@ impl PrimaryFacts {
             is_synchronous: row.get("is_synchronous"),
             standbys: row.get("standbys"),
             oldest: row.get("oldest"),
+            is_unlogged: row.get("is_unlogged"),
         })
     }
 
@@ -104,8 +110,8 @@ impl PrimaryFacts {
         guarantees.fencing = TokenDurability::Volatile;
         guarantees.survives.holder_crash = true;
         guarantees.survives.holder_pause = true;
-        guarantees.survives.store_crash = self.fsync && self.full_page_writes;
-        guarantees.survives.failover = self.is_synchronous;
+        guarantees.survives.store_crash = self.fsync && self.full_page_writes && !self.is_unlogged;
+        guarantees.survives.failover = self.is_synchronous && !self.is_unlogged;
         guarantees.survives.full_memory = true;
         guarantees.rounding = Duration::from_micros(1);
         guarantees.answers_within = settings.answers_within();
@@ -127,6 +133,10 @@ impl PrimaryFacts {
         warn(
             !self.full_page_writes,
             "`full_page_writes` is off: a crash of the machine may damage the tables of the locks; set it to on",
+        );
+        warn(
+            self.is_unlogged,
+            "a table of the locks is UNLOGGED: a crash of the server and a promotion lose all locks; execute ALTER TABLE … SET LOGGED",
         );
         warn(
             self.standbys > 0 && !self.is_synchronous,

@@ -48,8 +48,8 @@ use crate::trouble;
 /// * **A transaction that stays open keeps the line.** Waiters of this key wait for its end, also
 ///   if its client is paused. Set `idle_in_transaction_session_timeout`, or from PostgreSQL 17 on
 ///   `transaction_timeout`.
-/// * **Commit before the release.** A release behind which a ticket waits cannot be carried out
-///   before the transaction ends, and returns `Unavailable` after its time limit.
+/// * **Commit before the release.** A release while the transaction is open serves no waiting
+///   ticket. The waiter is served at its next renewal after the end of the transaction.
 /// * **Statements before `hold_in`** may have read data that a successor has changed. Call it
 ///   first. Under `REPEATABLE READ` and `SERIALIZABLE` a transaction that began before the lock was
 ///   acquired gets `Lost`, although the lock is held.

@@ -19,10 +19,11 @@
 //! |---|---|
 //! | `lib` | the entry points; nothing else is needed to use the engine |
 //! | `description`, `url`, `settings` | the engine's description, its URLs and its settings |
-//! | `connection`, `primary` | how a connection to the primary is opened, and a statement on it |
+//! | `socket`, `connection`, `primary` | how a connection to the primary is opened, given up and closed, and a statement on it |
 //! | `facts` | the results of the start-up check: guarantees, refusals, warnings |
 //! | `sql`, `schema` | the statements, and the tables |
 //! | `store`, `row_wait` | `RecordStore`, the contract of a store of records; waits for a row |
+//! | `renewals` | renewals of several lines in one statement |
 //! | `notices` | `LISTEN` and `NOTIFY` |
 //! | `hold_in` | the holder's own transaction, which keeps its successor out |
 //! | `transaction_lock` | advisory locks of a transaction |
@@ -34,9 +35,11 @@ mod facts;
 mod hold_in;
 mod notices;
 mod primary;
+mod renewals;
 mod row_wait;
 mod schema;
 mod settings;
+mod socket;
 mod sql;
 mod store;
 mod transaction_lock;

@@ -1,6 +1,7 @@
 //! Notices between clients, by `LISTEN` and `NOTIFY`.
 
-use std::sync::Arc;
+use std::pin::pin;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tenure_core::{Error, Result};
@@ -72,8 +73,8 @@ pub(crate) async fn listen(
             settings.name()
         )));
     }
-    let ear = Ear { link: link.clone(), inbox, connection, notifications, sender };
-    tokio::spawn(ear.run());
+    let ear = Ear { link: Arc::downgrade(link), inbox, connection, notifications, sender };
+    tokio::spawn(ear.run(settings.timeout, link.closed()));
     Ok(receiver)
 }
 
@@ -99,7 +100,8 @@ async fn echo(link: &Link<Primary>, inbox: Inbox) -> Result<()> {
 
 /// The connection that listens, and its reader.
 struct Ear {
-    link: Arc<Link<Primary>>,
+    /// It closes once only tasks that send notices own it.
+    link: Weak<Link<Primary>>,
     inbox: Inbox,
     /// Open while it lives.
     connection: OpenConnection,
@@ -108,33 +110,35 @@ struct Ear {
 }
 
 impl Ear {
-    /// Delivers notices until the reader is gone, the connection ends, or a notice to itself does
-    /// not arrive.
-    async fn run(mut self) {
+    /// Delivers notices until the reader is gone, the connection or the link ends, or for too long
+    /// no notice has arrived, also none to itself.
+    async fn run(mut self, patience: Duration, closed: impl Future<Output = ()>) {
+        let mut closed = pin!(closed);
         let mut heard = Instant::now();
         let mut next_echo = heard + ECHO_EVERY;
-        let patience = self.link.server().settings.timeout;
         while !self.connection.client.is_closed() {
             tokio::select! {
+                // A notice that has arrived counts before the time that it took.
+                biased;
                 notification = self.notifications.recv() => {
                     let Some(notification) = notification else { return };
                     heard = Instant::now();
+                    next_echo = heard + ECHO_EVERY;
                     if !self.deliver(notification.payload()) {
                         return;
                     }
                 }
                 () = self.sender.closed() => return,
+                () = &mut closed => return,
+                () = sleep_until(heard + ECHO_EVERY + patience) => {
+                    tracing::debug!("no notice to itself has arrived: waiters poll");
+                    return;
+                }
                 () = sleep_until(next_echo) => {
-                    if heard + ECHO_EVERY + patience < Instant::now() {
-                        tracing::debug!("no notice to itself has arrived: waiters poll");
+                    next_echo = Instant::now() + ECHO_EVERY;
+                    let Some(link) = self.link.upgrade() else { return };
+                    if echo(&link, self.inbox).await.is_err() {
                         return;
-                    }
-                    if echo(&self.link, self.inbox).await.is_err() {
-                        return;
-                    }
-                    next_echo = Instant::now() + patience.min(ECHO_EVERY);
-                    if heard.elapsed() < ECHO_EVERY {
-                        next_echo = heard + ECHO_EVERY;
                     }
                 }
             }

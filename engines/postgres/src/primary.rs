@@ -1,7 +1,9 @@
 //! The primary of a database for the kit's link, and one statement on it.
 
+use std::sync::Arc;
+
 use tenure_core::{Error, Result};
-use tenure_kit::{ConnectContext, Link, Server};
+use tenure_kit::{ConnectContext, Connection, Link, Server};
 use tokio::time::{Instant, timeout_at};
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
@@ -25,6 +27,8 @@ pub(crate) enum Parameter<'a> {
     Bytes(&'a [u8]),
     BytesOrNull(Option<Vec<u8>>),
     Texts(&'a [String]),
+    AllBytes(&'a [&'a [u8]]),
+    Numbers(&'a [i64]),
 }
 
 impl From<u64> for Parameter<'_> {
@@ -43,6 +47,8 @@ impl Parameter<'_> {
             Self::Bytes(bytes) => (bytes, Type::BYTEA),
             Self::BytesOrNull(bytes) => (bytes, Type::BYTEA),
             Self::Texts(texts) => (texts, Type::TEXT_ARRAY),
+            Self::AllBytes(all) => (all, Type::BYTEA_ARRAY),
+            Self::Numbers(numbers) => (numbers, Type::INT8_ARRAY),
         }
     }
 }
@@ -51,21 +57,21 @@ impl Parameter<'_> {
 #[derive(Debug)]
 pub(crate) enum QueryRefusal {
     /// Another transaction has the row, or has rolled this one back. Nothing was written.
-    Conflict(SqlOutcome),
-    /// There is no such table.
+    Conflict,
+    /// There is no such table or function.
     Missing(Error),
     Failed(Error),
 }
 
 impl QueryRefusal {
-    /// Returns the conflict, after which the statement may be repeated.
+    /// Returns after a conflict: the statement may be repeated.
     ///
     /// # Errors
     ///
     /// The statement failed for another reason.
-    pub(crate) fn conflict(self) -> Result<SqlOutcome> {
+    pub(crate) fn conflict(self) -> Result<()> {
         match self {
-            Self::Conflict(outcome) => Ok(outcome),
+            Self::Conflict => Ok(()),
             Self::Missing(error) | Self::Failed(error) => Err(error),
         }
     }
@@ -111,12 +117,15 @@ async fn execute(
     let _room = room.map_err(|_| late())?;
     // The statement is sent now, so this is when its answer begins to be late.
     let until = Instant::now() + settings.timeout;
-    match timeout_at(until, connection.client.query_typed(statement, &typed)).await {
+    connection.sent();
+    let answer = timeout_at(until, connection.client.query_typed(statement, &typed)).await;
+    if answer.is_ok() {
+        connection.answered();
+    }
+    match answer {
         Ok(Ok(rows)) => Ok(rows),
         Ok(Err(error)) => match trouble::outcome(&error) {
-            outcome @ (SqlOutcome::Locked | SqlOutcome::RolledBack) => {
-                Err(QueryRefusal::Conflict(outcome))
-            }
+            SqlOutcome::Conflict => Err(QueryRefusal::Conflict),
             outcome => {
                 if outcome == SqlOutcome::Ended {
                     link.give_up(connection.generation());
@@ -130,8 +139,26 @@ async fn execute(
         },
         Err(_) => {
             let silence = late();
-            link.give_up_silent(connection.generation(), &silence);
+            give_up_silent(link, connection, &silence);
             Err(silence.into())
         }
+    }
+}
+
+/// Gives up a connection whose server does not answer a statement, and ends its statements there.
+pub(crate) fn give_up_silent(
+    link: &Link<Primary>,
+    connection: Arc<Connection<OpenConnection>>,
+    silence: &Error,
+) {
+    let generation = connection.generation();
+    let was_in_use = if connection.is_heard() {
+        link.give_up_silent(generation, silence)
+    } else {
+        link.give_up_mute(generation, silence)
+    };
+    if was_in_use {
+        let client = link.client().clone();
+        link.home().spawn(async move { connection.end_silent(&client.server().settings).await });
     }
 }

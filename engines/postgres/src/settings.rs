@@ -108,8 +108,8 @@ impl Settings {
     ///
     /// # Errors
     ///
-    /// [`Invalid`](tenure_core::ErrorKind::Invalid) unless it has 1 to 63 bytes without NUL, and
-    /// does not begin with `pg_`.
+    /// [`Invalid`](tenure_core::ErrorKind::Invalid) unless it has 1 to 63 bytes without NUL and
+    /// `$`, and does not begin with `pg_`.
     pub fn schema(self, schema: impl Into<String>) -> Result<Self> {
         Ok(Self { schema: checked_schema(schema.into())?, ..self })
     }
@@ -124,7 +124,7 @@ impl Settings {
         Self { application_name: name.into(), ..self }
     }
 
-    /// Sets the time limit of one answer: 2 s by default. A call takes at most three times as long.
+    /// Sets the time limit of one answer: 2 s by default. A call takes at most six times as long.
     ///
     /// # Errors
     ///
@@ -167,12 +167,13 @@ impl Settings {
         crate::open(self).await
     }
 
-    /// Returns the SQL that makes the tables, as [`connect`](Self::connect) does where they are
-    /// missing. An administrator can execute it, so that clients need no right to make tables.
+    /// Returns the SQL that makes the tables and the functions, as [`connect`](Self::connect) does
+    /// where they are missing. An administrator can execute it, so that clients need no right to
+    /// make tables.
     ///
     /// It may be executed again, and changes nothing then.
     pub fn setup_sql(&self) -> String {
-        Statements::new(&self.quoted_schema()).schema
+        Statements::new(&self.quoted_schema()).setup
     }
 
     /// Refuses settings that contradict each other.
@@ -209,9 +210,9 @@ impl Settings {
 /// Refuses a name that no schema of the tables may have.
 pub(crate) fn checked_schema(schema: String) -> Result<String> {
     let fits = (1..=IDENTIFIER_BYTES_MAX).contains(&schema.len());
-    if !fits || schema.contains('\0') || schema.starts_with("pg_") {
+    if !fits || schema.contains(['\0', '$']) || schema.starts_with("pg_") {
         return Err(Error::invalid(
-            "`schema` takes a name of 1 to 63 bytes that does not begin with pg_",
+            "`schema` takes a name of 1 to 63 bytes that has no $ and does not begin with pg_",
         ));
     }
     Ok(schema)

@@ -7,24 +7,31 @@ use tenure_core::sync::Mutex;
 use tenure_core::{CounterValue, Guarantees, Key, NUMBER_MAX, Result, Window, errors};
 use tenure_kit::{Link, ServerClient};
 use tenure_record::{
-    Decide, FoundRecord, FreeJoin, Inbox, LineRecord, RecordChange, RecordNotice, RecordStore,
+    Decide, FoundRecord, Inbox, LineRecord, LoneStep, LoneVerb, RecordChange, RecordNotice,
+    RecordStore, RenewalBatcher,
 };
-use tokio::sync::mpsc;
-use tokio::time::Instant;
+use tokio::sync::{Semaphore, mpsc};
+use tokio::time::{Instant, timeout};
 use tokio_postgres::Row;
 
 use crate::notices;
 use crate::primary::{Parameter, Primary, query};
-use crate::row_wait::{ROW_BACKOFF, ROW_TIMEOUT_AGAIN, RowWait};
+use crate::renewals::PostgresRenewals;
+use crate::row_wait::{ROW_BACKOFF, RowWait, RowWaits, TABLE_TIMEOUT};
 use crate::settings::Settings;
 use crate::sql::{SWEEP_MAX, Statements};
-use crate::trouble::{self, SqlOutcome};
+use crate::trouble;
 
 /// Tries to send a notice.
 const NOTICE_TRIES_MAX: u32 = 5;
+/// Maximum steps whose notices are being sent. Those of others are not sent.
+const SENDING_MAX: u32 = 1024;
 
 /// Time after which a waiter looks again whether the holder's transaction has ended.
 const HELD_FOR: Duration = Duration::from_millis(250);
+/// Maximum age of a statement that joins or writes, if the client's time limit is longer. Orphans
+/// are twice as old when they are deleted.
+const LATE_MAX: Duration = Duration::from_secs(300);
 
 /// The least quarantine after a promotion.
 const LONGEST_MIN: Duration = Duration::from_secs(60);
@@ -37,7 +44,11 @@ pub struct PostgresStore {
     statements: Statements,
     guarantees: Guarantees,
     /// The server's clock at a moment of this process, from the last answer.
-    clock: Mutex<Option<(Instant, u64)>>,
+    clock: Mutex<(Instant, u64)>,
+    row_waits: RowWaits,
+    renewals: RenewalBatcher<PostgresRenewals>,
+    /// Permits to send notices.
+    sending: Arc<Semaphore>,
 }
 
 /// A record, and what the write of the next one compares.
@@ -45,15 +56,16 @@ struct ReadRecord {
     found: FoundRecord,
     version: i64,
     at_us: i64,
-    longest_us: u64,
 }
 
-/// The result of a write.
+/// The result of a step, or of a part of it.
 enum Written {
-    Yes,
-    /// The record has changed since it was read, or the decision is too old. This is the record
-    /// now, unless it has to be read again.
-    Changed(Option<ReadRecord>),
+    /// With the record's `last`.
+    Yes(u64),
+    /// The record is another one, or the decision is too old. This is the record now.
+    Changed(ReadRecord),
+    /// A transaction holds the line for the last holder, so no further ticket may be served.
+    Held(ReadRecord),
     /// Another transaction has the row.
     Locked,
 }
@@ -68,60 +80,91 @@ impl PostgresStore {
             let connection = link.connection().await?;
             connection.facts.guarantees(&link.server().settings)
         };
-        let store = Self { link, statements, guarantees, clock: Mutex::default() };
-        crate::schema::make(&store.link, &store.statements).await?;
-        Ok(store)
+        let asked = Instant::now();
+        let now_us = crate::schema::make(&link, &statements).await?;
+        let (clock, row_waits) = (Mutex::new((asked, now_us)), RowWaits::default());
+        let renewals = PostgresRenewals { link: link.clone(), statement: statements.renew.clone() };
+        let renewals = RenewalBatcher::new(renewals);
+        let sending = Arc::new(Semaphore::new(SENDING_MAX as usize));
+        Ok(Self { link, statements, guarantees, clock, row_waits, renewals, sending })
     }
 
     fn settings(&self) -> &Settings {
         &self.link.server().settings
     }
 
-    /// Executes a statement that no other transaction can be in the way of for long.
-    async fn query(&self, statement: &str, parameters: &[Parameter<'_>]) -> Result<Vec<Row>> {
-        let mut backoff = ROW_BACKOFF;
-        loop {
-            match query(&self.link, statement, parameters).await {
-                Ok(rows) => return Ok(rows),
-                Err(refusal) => refusal.conflict()?,
-            };
-            tokio::time::sleep(backoff.pause()).await;
-        }
-    }
-
-    /// Executes a statement whose first parameter is the time limit for a row.
+    /// Executes a statement, and repeats it while another transaction is in its way. Its first
+    /// parameters are the time limit for a row, and the key.
     async fn query_row(
         &self,
         statement: &str,
+        key: &Key,
         parameters: &[Parameter<'_>],
     ) -> Result<Option<Row>> {
-        let mut wait = RowWait::default();
+        let mut wait = self.row_waits.begin(key);
         loop {
-            let limit = wait.limit(false);
-            let all: Vec<_> = [&[Parameter::Text(limit)], parameters].concat();
-            match query(&self.link, statement, &all).await {
-                Ok(rows) => return Ok(rows.into_iter().next()),
-                Err(refusal) => refusal.conflict()?,
-            };
-            wait.pause().await;
+            match self.query_once(statement, key, &wait, parameters).await? {
+                Some(rows) => return Ok(rows.into_iter().next()),
+                None => wait.pause(self.settings()).await?,
+            }
         }
     }
 
-    /// Reads a record. The first client after a promotion begins the quarantine.
-    async fn read_record(&self, key: &Key) -> Result<ReadRecord> {
-        loop {
-            let rows = self.query(&self.statements.read, &[key_of(key)]).await?;
-            let row = rows.first().ok_or_else(|| trouble::no_meta(self.settings()))?;
-            if row.get("is_known") {
-                let read = ReadRecord::of(row);
-                self.set_clock(read.found.now_us);
-                return Ok(read);
+    /// As [`query_row`](Self::query_row), once. `None`: another transaction is in its way.
+    async fn query_once(
+        &self,
+        statement: &str,
+        key: &Key,
+        wait: &RowWait<'_>,
+        parameters: &[Parameter<'_>],
+    ) -> Result<Option<Vec<Row>>> {
+        let limit = wait.limit(self.settings());
+        let all: Vec<_> = [&[Parameter::Text(&limit), key_of(key)], parameters].concat();
+        match query(&self.link, statement, &all).await {
+            Ok(rows) => {
+                wait.is_over();
+                Ok(Some(rows))
             }
-            tracing::warn!(
-                "another primary serves: no ticket is served for the longest ttl in use"
-            );
-            self.query(&self.statements.quarantine, &[]).await?;
+            Err(refusal) => refusal.conflict().map(|()| None),
         }
+    }
+
+    async fn read_record(&self, key: &Key) -> Result<ReadRecord> {
+        let row = self.query_row(&self.statements.read, key, &[]).await?;
+        Ok(self.record_of(&row.ok_or_else(|| trouble::no_meta(self.settings()))?))
+    }
+
+    /// The record in the answer of a function.
+    fn record_of(&self, row: &Row) -> ReadRecord {
+        let read = ReadRecord::of(row);
+        self.set_clock(read.found.now_us);
+        read
+    }
+
+    /// The result in the answer of a function that writes.
+    fn written(&self, rows: Option<Vec<Row>>) -> Result<Written> {
+        let Some(rows) = rows else { return Ok(Written::Locked) };
+        let row = rows.first().ok_or_else(|| trouble::no_meta(self.settings()))?;
+        if row.get("is_done") {
+            self.set_clock(unsigned(row.get("now_us")));
+            return Ok(Written::Yes(unsigned(row.get("last"))));
+        }
+        Ok(Written::Changed(self.record_of(row)))
+    }
+
+    async fn step_alone(&self, key: &Key, step: &LoneStep, wait: &RowWait<'_>) -> Result<Written> {
+        let all = &self.statements;
+        let (tickets, ttl) = (Parameter::Bytes(&step.tickets), step.ttl_us.into());
+        let rows = match step.verb {
+            LoneVerb::Join => {
+                let is_exclusive = Parameter::Flag(step.is_exclusive);
+                let parameters = [tickets, ttl, is_exclusive, self.latest_us().into()];
+                self.query_once(&all.join, key, wait, &parameters).await?
+            }
+            LoneVerb::Renew => self.renewals.renew(key, step).await?.map(|row| vec![row]),
+            LoneVerb::Leave => self.query_once(&all.leave, key, wait, &[tickets]).await?,
+        };
+        self.written(rows)
     }
 
     async fn write(
@@ -129,50 +172,30 @@ impl PostgresStore {
         key: &Key,
         read: &ReadRecord,
         change: &RecordChange,
-        limit: &str,
+        wait: &RowWait<'_>,
     ) -> Result<Written> {
         let RecordChange { record, serves, until_us, .. } = change;
-        let is_new = read.found.record.is_none();
-        let statement = match (is_new, serves) {
-            (true, _) => &self.statements.insert,
-            (false, true) => &self.statements.serve,
-            (false, false) => &self.statements.write,
-        };
         let LineRecord { at_us, last, holder, ends_us, tickets } = record;
-        // A statement that a silent server carries out late is refused as well.
-        let latest = read.found.now_us.saturating_add(micros(self.settings().answers_within()));
         let parameters = [
-            Parameter::Text(limit),
-            key_of(key),
             Parameter::Number(read.version),
             Parameter::Number(read.at_us),
             read.found.serve_from_us.into(),
-            (*until_us).min(latest).into(),
+            // A statement that a silent server carries out late is refused as well.
+            (*until_us).min(read.found.now_us.saturating_add(self.late_us())).into(),
+            Parameter::Flag(*serves),
             (*at_us).into(),
             (*last).into(),
             (*holder).into(),
             (*ends_us).into(),
             Parameter::Bytes(tickets),
         ];
-        match query(&self.link, statement, &parameters).await {
-            // A new record that another client has made before, or one that a sweep has deleted.
-            Ok(rows) if rows.is_empty() => Ok(Written::Changed(None)),
-            Ok(rows) => {
-                let row = &rows[0];
-                let is_written = is_new || row.get("is_written");
-                let now = || row.get::<_, bool>("is_known").then(|| ReadRecord::of(row));
-                Ok(if is_written { Written::Yes } else { Written::Changed(now()) })
-            }
-            Err(refusal) => Ok(match refusal.conflict()? {
-                SqlOutcome::Locked => Written::Locked,
-                _ => Written::Changed(None),
-            }),
-        }
-    }
-
-    /// Notes the longest ttl in use, before a ticket has it.
-    async fn raise_longest(&self, longest_us: u64) -> Result<()> {
-        self.query(&self.statements.raise_longest, &[longest_us.into()]).await.map(drop)
+        let rows = self.query_once(&self.statements.write, key, wait, &parameters).await?;
+        let is_held =
+            rows.as_ref().and_then(|rows| rows.first()).is_some_and(|it| it.get("is_held"));
+        Ok(match self.written(rows)? {
+            Written::Changed(read) if is_held => Written::Held(read),
+            written => written,
+        })
     }
 
     /// Sends notices in the background. They are hints: one that cannot be sent delays a waiter
@@ -181,9 +204,11 @@ impl PostgresStore {
         if notices.is_empty() {
             return;
         }
+        let Ok(room) = self.sending.clone().try_acquire_owned() else { return };
         let texts = notices::texts(notices);
         let link = self.link.clone();
         self.link.home().spawn(async move {
+            let _room = room;
             let mut backoff = ROW_BACKOFF;
             for _ in 0..NOTICE_TRIES_MAX {
                 match notices::send(&link, &texts).await {
@@ -196,14 +221,18 @@ impl PostgresStore {
     }
 
     fn set_clock(&self, now_us: u64) {
-        *self.clock.lock() = Some((Instant::now(), now_us));
+        *self.clock.lock() = (Instant::now(), now_us);
     }
 
     /// The server's clock at the time at which a request of now is no longer waited for.
     fn latest_us(&self) -> u64 {
-        self.clock.lock().map_or(u64::MAX, |(at, now_us)| {
-            now_us.saturating_add(micros(at.elapsed() + self.settings().answers_within()))
-        })
+        let (at, now_us) = *self.clock.lock();
+        now_us.saturating_add(micros(at.elapsed())).saturating_add(self.late_us())
+    }
+
+    /// The time for which a statement that joins or writes may be on its way.
+    fn late_us(&self) -> u64 {
+        micros(self.settings().answers_within().min(LATE_MAX))
     }
 }
 
@@ -218,11 +247,10 @@ impl ReadRecord {
             ends_us: get("ends_us"),
             tickets: row.get("tickets"),
         });
-        let [now_us, floor, serve_from_us, longest_us] =
-            ["now_us", "floor", "serve_from_us", "longest_us"].map(get);
+        let [now_us, floor, serve_from_us] = ["now_us", "floor", "serve_from_us"].map(get);
         let at_us = version.map_or(0, |_| row.get("at_us"));
         let found = FoundRecord { record, now_us, floor, serve_from_us };
-        Self { found, version: version.unwrap_or(0), at_us, longest_us }
+        Self { found, version: version.unwrap_or(0), at_us }
     }
 }
 
@@ -231,33 +259,46 @@ impl RecordStore for PostgresStore {
         self.guarantees.clone()
     }
 
-    async fn step(&self, key: &Key, decide: &mut Decide<'_>) -> Result<()> {
-        let mut wait = RowWait::default();
+    async fn step(
+        &self,
+        key: &Key,
+        lone: Option<&LoneStep>,
+        decide: &mut Decide<'_>,
+    ) -> Result<Option<u64>> {
+        let mut wait = self.row_waits.begin(key);
         let mut known = None;
+        if let Some(step) = lone {
+            match self.step_alone(key, step, &wait).await? {
+                Written::Yes(last) => {
+                    // A renewal goes with others, and so does not say it itself.
+                    wait.is_over();
+                    return Ok(Some(last));
+                }
+                Written::Changed(now) | Written::Held(now) => known = Some(now),
+                Written::Locked => wait.pause(self.settings()).await?,
+            }
+        }
+        let mut is_held = false;
         loop {
             let read = match known.take() {
                 Some(read) => read,
                 None => self.read_record(key).await?,
             };
             let mut found = read.found.clone();
-            if wait.is_long() {
-                // A transaction holds the line for the last holder. Until it ends, no further
-                // ticket is served, and all other requests go on.
+            if is_held {
+                // Until the transaction ends, no further ticket is served, and all other requests
+                // go on.
                 found.serve_from_us = found.serve_from_us.max(found.now_us + micros(HELD_FOR));
             }
-            let Some(change) = decide(&found) else { return Ok(()) };
-            let RecordChange { record, notices, .. } = &change;
-            let longest_us = record.ends_us.saturating_sub(record.at_us);
-            if longest_us > read.longest_us {
-                self.raise_longest(longest_us).await?;
-            }
-            match self.write(key, &read, &change, wait.limit(change.serves)).await? {
-                Written::Yes => {
-                    self.send(notices);
-                    return Ok(());
+            let Some(change) = decide(&found) else { return Ok(None) };
+            match self.write(key, &read, &change, &wait).await? {
+                Written::Yes(_) => {
+                    self.send(&change.notices);
+                    return Ok(None);
                 }
-                Written::Changed(now) => known = now,
-                Written::Locked => wait.pause().await,
+                Written::Changed(now) => known = Some(now),
+                Written::Held(now) => (known, is_held) = (Some(now), true),
+                Written::Locked => wait.pause(self.settings()).await?,
             }
         }
     }
@@ -266,28 +307,19 @@ impl RecordStore for PostgresStore {
         self.read_record(key).await.map(|read| read.found)
     }
 
-    async fn join_free(&self, key: &Key, join: &FreeJoin) -> Result<Option<u64>> {
-        let parameters = [
-            Parameter::Text(ROW_TIMEOUT_AGAIN),
-            key_of(key),
-            Parameter::Bytes(&join.tickets),
-            join.ttl_us.into(),
-            Parameter::Flag(join.is_exclusive),
-            self.latest_us().into(),
-        ];
-        match query(&self.link, &self.statements.join_free, &parameters).await {
-            Ok(rows) => Ok(rows.first().map(|row| {
-                self.set_clock(unsigned(row.get("at_us")));
-                unsigned(row.get("last"))
-            })),
-            Err(refusal) => refusal.conflict().map(|_| None),
-        }
-    }
-
     async fn keys(&self, prefix: &str) -> Result<Vec<Key>> {
-        let parameters =
-            [Parameter::Bytes(prefix.as_bytes()), Parameter::BytesOrNull(after(prefix))];
-        let rows = self.query(&self.statements.keys, &parameters).await?;
+        let parameters = [
+            Parameter::Text(TABLE_TIMEOUT),
+            Parameter::Bytes(prefix.as_bytes()),
+            Parameter::BytesOrNull(after(prefix)),
+        ];
+        let rows = match query(&self.link, &self.statements.keys, &parameters).await {
+            Ok(rows) => rows,
+            Err(refusal) => {
+                refusal.conflict()?;
+                return Err(trouble::locked_table(self.settings()));
+            }
+        };
         let key = |row: &Row| {
             let text = String::from_utf8(row.get("key")).map_err(|_| ());
             text.and_then(|text| Key::new(text).map_err(|_| ()))
@@ -311,72 +343,61 @@ impl RecordStore for PostgresStore {
     }
 
     async fn swap(&self, key: &Key, seen: &str, value: &str) -> Result<String> {
-        let all = &self.statements;
-        loop {
-            let parameters = [
-                key_of(key),
-                Parameter::Bytes(seen.as_bytes()),
-                Parameter::Bytes(value.as_bytes()),
-            ];
-            if let Some(row) = self.query_row(&all.swap, &parameters).await? {
-                let value = String::from_utf8(row.get("value"));
-                return value.map_err(|_| trouble::no_text(self.settings(), key));
-            }
-            if !seen.is_empty() || value.is_empty() {
-                return Ok(String::new());
-            }
-            let first = [key_of(key), Parameter::Bytes(value.as_bytes())];
-            if self.query_row(&all.insert_value, &first).await?.is_some() {
-                return Ok(value.to_owned());
-            }
-        }
+        let parameters = [Parameter::Bytes(seen.as_bytes()), Parameter::Bytes(value.as_bytes())];
+        let row = self.query_row(&self.statements.swap, key, &parameters).await?;
+        let value = String::from_utf8(row.map_or_else(Vec::new, |row| row.get("value")));
+        value.map_err(|_| trouble::no_text(self.settings(), key))
     }
 
     async fn sweep(&self, idle: Duration) -> Result<()> {
-        let all = &self.statements;
-        let idle = [micros(idle).into()];
-        for (statement, parameters) in [(&all.sweep_lines, &idle[..]), (&all.sweep_counts, &[])] {
-            while self.query(statement, parameters).await?.len() == SWEEP_MAX {}
+        let times = [idle, LONGEST_MIN, LONGEST_KEPT].map(|time| Parameter::from(micros(time)));
+        let parameters = [&[Parameter::Text(TABLE_TIMEOUT)], &times[..]].concat();
+        loop {
+            let rows = query(&self.link, &self.statements.sweep, &parameters).await;
+            let deleted = match rows {
+                Ok(rows) => rows.first().map_or(0, |row| unsigned(row.get("deleted"))),
+                // The next sweep may have more luck.
+                Err(refusal) => return refusal.conflict(),
+            };
+            if deleted < SWEEP_MAX {
+                return Ok(());
+            }
         }
-        let longest = [micros(LONGEST_MIN).into(), micros(LONGEST_KEPT).into()];
-        self.query(&all.rotate_longest, &longest).await.map(drop)
     }
 
-    // The connections end with the store.
-    async fn close(&self) {}
+    async fn close(&self) {
+        // The next waiter of a lock that was released needs its notice.
+        let sent = self.sending.acquire_many(SENDING_MAX);
+        if timeout(self.settings().timeout, sent).await.is_err() {
+            tracing::debug!("the client closes before its notices are sent");
+        }
+        self.link.close();
+    }
 }
 
 impl PostgresStore {
     async fn add_to_sequence(&self, key: &Key, by: u64) -> Result<u64> {
-        let all = &self.statements;
-        if by > 0 && by <= NUMBER_MAX {
-            let parameters = [key_of(key), by.into()];
-            if let Some(row) = self.query_row(&all.add_to_sequence, &parameters).await? {
-                return Ok(unsigned(row.get("value")));
-            }
-        }
-        let rows = self.query(&all.read_sequence, &[key_of(key)]).await?;
-        let last = rows.first().map_or(0, |row| unsigned(row.get("value")));
-        // Returns the error of a sum that is too large.
-        errors::checked_sum(key, last, by)
+        // 0 reads the last number. A number that is too large is refused below.
+        let added = if by > NUMBER_MAX { 0 } else { by };
+        let row = self.query_row(&self.statements.add_to_sequence, key, &[added.into()]).await?;
+        let (is_done, value) =
+            row.map_or((false, 0), |row| (row.get("is_done"), unsigned(row.get("value"))));
+        if is_done { Ok(value) } else { errors::checked_sum(key, value, by) }
     }
 
     async fn add_to_count(&self, key: &Key, by: u64, window: Window) -> Result<CounterValue> {
-        let all = &self.statements;
         let limit = window.limit.unwrap_or(NUMBER_MAX).min(NUMBER_MAX);
-        loop {
-            let parameters = [key_of(key), by.into(), micros(window.per).into(), limit.into()];
-            let Some(row) = self.query_row(&all.add_to_count, &parameters).await? else {
-                self.query(&all.insert_count, &[key_of(key)]).await?;
-                continue;
-            };
-            let before = unsigned(row.get("before"));
-            let wanted = errors::checked_sum(key, before, by)?;
-            let allowed = window.limit.is_none_or(|limit| wanted <= limit);
-            let value = if allowed { wanted } else { before };
-            let resets_in = Some(Duration::from_micros(unsigned(row.get("left_us"))));
-            return Ok(CounterValue::new(value, allowed, resets_in));
-        }
+        // A number that is too large is refused below.
+        let added = if by > NUMBER_MAX { 0 } else { by };
+        let window_us = micros(window.per).min(NUMBER_MAX);
+        let parameters = [added.into(), window_us.into(), limit.into()];
+        let row = self.query_row(&self.statements.add_to_count, key, &parameters).await?;
+        let get = |column| row.as_ref().map_or(0, |row| unsigned(row.get(column)));
+        let before = get("before");
+        let wanted = errors::checked_sum(key, before, by)?;
+        let allowed = window.limit.is_none_or(|limit| wanted <= limit);
+        let value = if allowed { wanted } else { before };
+        Ok(CounterValue::new(value, allowed, Some(Duration::from_micros(get("left_us")))))
     }
 }
 
@@ -397,7 +418,7 @@ fn key_of(key: &Key) -> Parameter<'_> {
 }
 
 /// A number of the tables, none of which is negative.
-fn unsigned(number: i64) -> u64 {
+pub(crate) fn unsigned(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }
 

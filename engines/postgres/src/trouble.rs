@@ -5,24 +5,20 @@ use std::io;
 
 use tenure_core::{Error, Key, Reason};
 use tenure_kit::secret::redact;
+use tenure_kit::server_errors::first_words;
 use tenure_kit::tls;
 use tokio_postgres::error::SqlState;
 
 use crate::settings::{Host, Settings};
 
-/// Maximum letters of a server's message in an error.
-const WORDS_MAX: usize = 160;
-
 /// The consequence of a statement's error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SqlOutcome {
-    /// Another transaction has the row.
-    Locked,
-    /// The transaction was rolled back, because another one was in its way.
-    RolledBack,
+    /// Another transaction has the row, or has rolled this one back.
+    Conflict,
     /// The connection is of no more use.
     Ended,
-    /// A table is not there.
+    /// A table or a function is not there.
     Missing,
     /// Any other.
     Failed,
@@ -31,9 +27,8 @@ pub(crate) enum SqlOutcome {
 pub(crate) fn outcome(error: &tokio_postgres::Error) -> SqlOutcome {
     let Some(code) = error.code() else { return SqlOutcome::Ended };
     match code.code() {
-        "55P03" => SqlOutcome::Locked,
-        "40001" | "40P01" => SqlOutcome::RolledBack,
-        "42P01" | "3F000" => SqlOutcome::Missing,
+        "55P03" | "40001" | "40P01" => SqlOutcome::Conflict,
+        "42P01" | "42883" | "3F000" => SqlOutcome::Missing,
         // `admin_shutdown`, `crash_shutdown`, `cannot_connect_now`, `idle_session_timeout`, and
         // the whole class of connection exceptions. `read_only_sql_transaction` and
         // `object_not_in_prerequisite_state`: the primary has become a standby behind this address.
@@ -53,10 +48,13 @@ pub(crate) fn error(settings: &Settings, error: &tokio_postgres::Error) -> Error
     let schema = &settings.schema;
     match code {
         &SqlState::INSUFFICIENT_PRIVILEGE => Error::rejected(format!(
-            "{name} does not let this user do what a lock needs{said}: see the engine's README for the rights"
+            "{name} does not let this user do what a lock needs{said}: the end of the SQL of `tenure setup --dry-run` shows the rights that users need"
+        )),
+        &SqlState::UNDEFINED_COLUMN => Error::rejected(format!(
+            "the schema {schema:?} of {name} has tables of another program{said}: set the option `schema` to another name"
         )),
         &SqlState::UNDEFINED_TABLE
-        | &SqlState::UNDEFINED_COLUMN
+        | &SqlState::UNDEFINED_FUNCTION
         | &SqlState::INVALID_SCHEMA_NAME => Error::rejected(format!(
             "the tables of the locks are not in the schema {schema:?} of {name}{said}: connect again to make them"
         )),
@@ -137,27 +135,6 @@ pub(crate) fn in_transaction(error: &tokio_postgres::Error) -> Error {
     }
 }
 
-/// The begin of a message, in one line.
-fn first_words(text: &str) -> String {
-    text.chars().take(WORDS_MAX).map(|one| if one < ' ' { ' ' } else { one }).collect()
-}
-
-/// The error of a connection that no host gave. If one of the hosts may still become the primary, a
-/// retry may help.
-pub(crate) fn of_hosts(settings: &Settings, mut errors: Vec<Error>) -> Error {
-    match errors.len() {
-        0 => no_answer(settings),
-        1 => errors.remove(0),
-        _ if errors.iter().any(Error::is_retryable) => {
-            let reason = errors.iter().find_map(Error::reason);
-            let texts: Vec<_> = errors.iter().map(ToString::to_string).collect();
-            let error = Error::unavailable(texts.join("; "));
-            reason.map_or(error.clone(), |reason| error.with_reason(reason))
-        }
-        _ => errors.remove(0),
-    }
-}
-
 pub(crate) fn no_answer(settings: &Settings) -> Error {
     Error::unavailable(format!("{} did not answer in time", settings.name()))
 }
@@ -194,12 +171,31 @@ pub(crate) fn is_made_twice(error: &tokio_postgres::Error) -> bool {
 pub(crate) fn not_made(settings: &Settings, error: &tokio_postgres::Error) -> Error {
     if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) {
         return Error::rejected(format!(
-            "the schema {:?} is missing, and this user may not make it{}: execute GRANT CREATE ON DATABASE … TO …, or have an administrator execute the SQL of `tenure setup --dry-run`",
+            "the tables or functions of the locks are missing in the schema {:?}, and this user may not make them{}: have an administrator execute the SQL of `tenure setup --dry-run`, or GRANT CREATE ON DATABASE; for another schema, set the option `schema`",
             settings.schema,
             said(settings, error)
         ));
     }
     self::error(settings, error)
+}
+
+/// Another transaction has a row for too long.
+pub(crate) fn locked_row(settings: &Settings, key: &Key) -> Error {
+    Error::unavailable(format!(
+        "another transaction has locked the row of {key:?}, or a table in the schema {:?}, of {}: see pg_locks there",
+        settings.schema,
+        settings.name()
+    ))
+    .with_key(key)
+}
+
+/// Another transaction has a table of the locks.
+pub(crate) fn locked_table(settings: &Settings) -> Error {
+    Error::unavailable(format!(
+        "another transaction has locked a table in the schema {:?} of {}: see pg_locks there",
+        settings.schema,
+        settings.name()
+    ))
 }
 
 /// The row of `meta` is gone.

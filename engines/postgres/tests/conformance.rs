@@ -29,16 +29,8 @@ mod version_18 {
     tenure_conformance::suite!(async || arena(&POSTGRES_18).await, shared: locks, other_deployment);
 }
 
-/// pgbouncer, which gives each transaction any connection.
-mod pgbouncer {
-    use super::*;
-
-    const POOLED: Deployment = Deployment("TENURE_TEST_POSTGRES_PGBOUNCER_URL");
-
-    tenure_conformance::suite!(async || arena(&POOLED).await, shared: locks, other_deployment);
-}
-
-/// pgbouncer, which gives each statement any connection.
+/// pgbouncer, which gives each statement any connection. So it does the same as in its mode
+/// `transaction`: each verb is one statement.
 mod statement {
     use super::*;
 

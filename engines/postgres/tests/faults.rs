@@ -1,6 +1,8 @@
 //! Faults: what becomes of locks when servers, connections, rows and clocks fail.
 #![cfg(unix)]
 
+#[path = "faults/abandoned.rs"]
+mod abandoned;
 #[path = "faults/blockers.rs"]
 mod blockers;
 #[path = "faults/crash.rs"]

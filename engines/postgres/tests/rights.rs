@@ -24,6 +24,12 @@ const SHOP: &str = "shop";
 async fn the_rights_of_the_readme_are_enough_and_each_is_needed() {
     let Some(server) = server_with_tables() else { return };
     server.sql(&grants(APP).join("\n")).unwrap();
+    let setup = Settings::from_url(server.url()).unwrap().setup_sql();
+    for grant in grants(APP) {
+        let quoted =
+            grant.replace("tenure.", "\"tenure\".").replace("SCHEMA tenure", "SCHEMA \"tenure\"");
+        assert!(setup.contains(&format!("-- {quoted}\n")), "{quoted}");
+    }
     let engine = engine(&server, APP).await.unwrap();
     let mut round = 0;
     use_everything(&engine, round).await.unwrap();
@@ -34,7 +40,7 @@ async fn the_rights_of_the_readme_are_enough_and_each_is_needed() {
         server.sql(&format!("REVOKE {right} FROM {APP}")).unwrap();
         let error = use_everything(&engine, round).await.expect_err(&right);
         assert_eq!(error.kind(), ErrorKind::Rejected, "{right}: {error}");
-        assert!(error.to_string().contains("README"), "{right}: {error}");
+        assert!(error.to_string().contains("tenure setup --dry-run"), "{right}: {error}");
         server.sql(&format!("GRANT {right} TO {APP}")).unwrap();
     }
     round += 1;

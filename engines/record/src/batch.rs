@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use tenure_core::sync::Mutex;
-use tenure_core::{Error, Key, Reason, Result, Runtime};
+use tenure_core::{Error, Key, Reason, Result, Runtime, Time};
 use tenure_kit::subscriptions::Subscriptions;
 use tokio::sync::{Semaphore, oneshot};
 
@@ -41,13 +41,15 @@ struct LineSteps<S> {
     answers_within: Duration,
     calls_max: usize,
     /// Permits for operations of the store.
-    room: Semaphore,
+    room: Arc<Semaphore>,
     /// The requests that wait for a step on a line. A key is present while its task runs.
     queues: Mutex<HashMap<Key, VecDeque<BatchedRequest>>>,
 }
 
 struct BatchedRequest {
     request: LineRequest,
+    /// When its caller no longer waits.
+    until: Time,
     answer: oneshot::Sender<Result<LineAnswer>>,
 }
 
@@ -67,7 +69,7 @@ impl<S: RecordStore> LineBatcher<S> {
             name: guarantees.store,
             answers_within: guarantees.answers_within,
             calls_max,
-            room: Semaphore::new(calls_max),
+            room: Arc::new(Semaphore::new(calls_max)),
             queues: Mutex::default(),
         }))
     }
@@ -82,10 +84,9 @@ impl<S: RecordStore> LineBatcher<S> {
     ///
     /// If the future is dropped before the request is sent, it is not sent.
     pub(crate) async fn send(&self, request: LineRequest) -> Result<LineAnswer> {
-        let answered = self.0.enter(request)?;
-        let answer =
-            self.0.in_time(async { answered.await.unwrap_or_else(|_| Err(self.0.ended())) });
-        answer.await
+        let until = self.0.late_at();
+        let answered = self.0.enter(request, until)?;
+        self.0.answer(until, answered).await
     }
 
     /// Carries out another operation of the store, when there is room for it.
@@ -93,13 +94,30 @@ impl<S: RecordStore> LineBatcher<S> {
     /// # Errors
     ///
     /// Its error, or the store did not answer in time.
-    pub(crate) async fn call<T>(&self, operation: impl Future<Output = Result<T>>) -> Result<T> {
-        let with_room = async {
-            let room = self.0.room.acquire().await;
-            let _room = room.map_err(|_| self.0.closed())?;
-            operation.await
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped before there is room, the operation does not begin. An operation
+    /// that has begun runs on without its caller and keeps its room: the store may carry it out.
+    pub(crate) async fn call<T, F>(&self, operation: impl FnOnce(Arc<S>) -> F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
+        let (steps, until) = (self.0.clone(), self.0.late_at());
+        let room = async {
+            let room = steps.room.clone().acquire_owned().await;
+            room.map_err(|_| steps.closed())
         };
-        self.0.in_time(with_room).await
+        let room = steps.in_time(until, room).await?;
+        let operation = operation(steps.store.clone());
+        let (answer, answered) = oneshot::channel();
+        steps.runtime.clone().spawn(Box::pin(async move {
+            let result = steps.in_time(until, operation).await;
+            drop(room);
+            let _ = answer.send(result); // the caller may have gone
+        }));
+        self.0.answer(until, answered).await
     }
 
     /// Waits for the operations in flight, and refuses all others.
@@ -117,10 +135,11 @@ impl<S: RecordStore> LineSteps<S> {
     fn enter(
         self: &Arc<Self>,
         request: LineRequest,
+        until: Time,
     ) -> Result<oneshot::Receiver<Result<LineAnswer>>> {
         let (answer, answered) = oneshot::channel();
         let key = request.ticket.key.clone();
-        if self.queue(&key, BatchedRequest { request, answer })? {
+        if self.queue(&key, BatchedRequest { request, until, answer })? {
             // Without the lock: a runtime that has ended drops the task at once.
             let task = LineTask { steps: self.clone(), key, has_queue: true };
             self.runtime.spawn(Box::pin(task.run()));
@@ -148,18 +167,16 @@ impl<S: RecordStore> LineSteps<S> {
 
     async fn carry_out(&self, key: &Key, requests: &[LineRequest]) -> Result<Vec<LineAnswer>> {
         let inbox = self.is_pushed.then_some(self.listener.inbox);
-        // A lone join: the line may be free, which takes one trip.
-        if let [LineRequest { ticket, verb: LineVerb::Join(_) }] = requests
-            && let Some(join) = open_line::free_join(ticket, inbox)
-            && let Some(number) = self.store.join_free(key, &join).await?
-        {
-            return Ok(vec![LineAnswer::At(Some(open_line::first_place(ticket, number)))]);
-        }
         let step = |found: &FoundRecord| open_line::carry_out(key, found, inbox, requests);
         // Only looks: a read takes no lock.
         if requests.iter().all(|request| request.verb == LineVerb::Look) {
             return step(&self.store.read(key).await?).map(|looks| looks.answers);
         }
+        // A lone request: if its ticket is alone in the line, the store needs one trip for it.
+        let lone = match requests {
+            [request] => open_line::lone_step(request, inbox),
+            _ => None,
+        };
         // All others: one step on the record carries out all requests.
         let mut answers = Ok(Vec::new());
         let mut own =
@@ -182,13 +199,28 @@ impl<S: RecordStore> LineSteps<S> {
                 }
             }
         };
-        self.store.step(key, &mut decide).await?;
+        let number = self.store.step(key, lone.as_ref(), &mut decide).await?;
         own.deliver();
-        answers
+        match (number, requests) {
+            (Some(number), [request]) => Ok(vec![open_line::lone_answer(request, number)]),
+            _ => answers,
+        }
     }
 
-    async fn in_time<T>(&self, answer: impl Future<Output = Result<T>>) -> Result<T> {
-        match select(pin!(answer), self.runtime.sleep(self.answers_within)).await {
+    /// When a request of now is late.
+    fn late_at(&self) -> Time {
+        self.runtime.now().plus(self.answers_within)
+    }
+
+    /// Waits for the answer of a task.
+    async fn answer<T>(&self, until: Time, answered: oneshot::Receiver<Result<T>>) -> Result<T> {
+        let answer = async { answered.await.unwrap_or_else(|_| Err(self.ended())) };
+        self.in_time(until, answer).await
+    }
+
+    async fn in_time<T>(&self, until: Time, answer: impl Future<Output = Result<T>>) -> Result<T> {
+        let late = self.runtime.sleep(self.runtime.now().until(until));
+        match select(pin!(answer), late).await {
             Either::Left((answer, _)) => answer,
             Either::Right(_) => Err(self.late()),
         }
@@ -247,12 +279,12 @@ impl<S: RecordStore> LineTask<S> {
         let steps = self.steps.clone();
         loop {
             let Ok(room) = steps.room.acquire().await else { return };
+            let next = self.next();
+            // The step ends when its newest request is late, and all others are.
+            let Some(until) = next.last().map(|newest| newest.until) else { return };
             let (requests, callers): (Vec<_>, Vec<_>) =
-                self.next().into_iter().map(|one| (one.request, one.answer)).unzip();
-            if requests.is_empty() {
-                return;
-            }
-            let answers = steps.in_time(steps.carry_out(&self.key, &requests)).await;
+                next.into_iter().map(|one| (one.request, one.answer)).unzip();
+            let answers = steps.in_time(until, steps.carry_out(&self.key, &requests)).await;
             drop(room);
             for (at, caller) in callers.into_iter().enumerate() {
                 let answer = answers.as_ref().map(|all| all[at].clone()).map_err(Error::clone);

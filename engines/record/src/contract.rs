@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_core::{CounterValue, Guarantees, Key, Result, Window};
+use tenure_core::{CounterValue, Guarantees, Key, NUMBER_MAX, Result, Window};
 use tokio::sync::mpsc;
 
 use crate::format::micros;
@@ -12,7 +12,7 @@ use crate::notice::{Inbox, RecordNotice};
 ///
 /// Times are in microseconds since 1970 by the store's clock. The times in `tickets` are relative
 /// to `at_us` and the numbers to `last`, so the bytes of a single ticket depend on neither. That
-/// lets a store take a free lock in [one trip](RecordStore::join_free).
+/// lets a store take, renew and release a lone lock in [one trip](LoneStep).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LineRecord {
     /// When the record was written.
@@ -70,10 +70,13 @@ pub struct RecordChange {
 /// counts.
 pub type Decide<'a> = dyn FnMut(&FoundRecord) -> Option<RecordChange> + Send + 'a;
 
-/// A join of a line without tickets.
+/// A step of a ticket that is alone in its line. A store can carry it out in one trip: it compares
+/// the bytes of the tickets, and decides nothing else.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FreeJoin {
-    /// The tickets of the record after the join.
+pub struct LoneStep {
+    /// The verb.
+    pub verb: LoneVerb,
+    /// The tickets of a record with this ticket alone, which holds and has its whole ttl left.
     pub tickets: Vec<u8>,
     /// The ttl of the ticket, in microseconds.
     pub ttl_us: u64,
@@ -81,15 +84,45 @@ pub struct FreeJoin {
     pub is_exclusive: bool,
 }
 
-impl FreeJoin {
-    /// The record after the join with this number at this time.
-    pub fn record(&self, number: u64, now_us: u64) -> LineRecord {
-        LineRecord {
-            at_us: now_us,
-            last: number,
-            holder: if self.is_exclusive { number } else { 0 },
-            ends_us: now_us.saturating_add(self.ttl_us),
-            tickets: self.tickets.clone(),
+/// The verbs of a [`LoneStep`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoneVerb {
+    /// Joins a line without tickets.
+    Join,
+    /// Renews the only ticket.
+    Renew,
+    /// Removes the only ticket.
+    Leave,
+}
+
+impl LoneStep {
+    /// The record after the step. The ticket's number is its `last`.
+    ///
+    /// `None`: the step cannot be carried out alone, because the line has other tickets, the ticket
+    /// has expired, or no further ticket may be served yet.
+    pub fn record_after(&self, found: &FoundRecord) -> Option<LineRecord> {
+        let old = found.record.clone().unwrap_or_default();
+        let now_us = found.now_us;
+        let is_alone = old.tickets == self.tickets && old.ends_us > now_us;
+        let ends_us = now_us.saturating_add(self.ttl_us);
+        match self.verb {
+            LoneVerb::Join => {
+                let number = (old.last + 1).max(found.floor);
+                let is_free = old.tickets.is_empty() && found.serve_from_us <= now_us;
+                (is_free && number <= NUMBER_MAX).then(|| LineRecord {
+                    at_us: now_us,
+                    last: number,
+                    holder: if self.is_exclusive { number } else { 0 },
+                    ends_us,
+                    tickets: self.tickets.clone(),
+                })
+            }
+            LoneVerb::Renew => is_alone.then_some(LineRecord { at_us: now_us, ends_us, ..old }),
+            LoneVerb::Leave => is_alone.then_some(LineRecord {
+                at_us: now_us,
+                last: old.last,
+                ..LineRecord::default()
+            }),
         }
     }
 }
@@ -122,25 +155,20 @@ pub trait RecordStore: Send + Sync + 'static {
 
     /// One atomic step on the record of a key: reads it and the clock, calls `decide`, and writes
     /// the record. Sends the notices when the change is durable.
-    fn step(&self, key: &Key, decide: &mut Decide<'_>) -> impl Future<Output = Result<()>> + Send;
+    ///
+    /// `lone`: a store that can may first try this step, in one trip, and write
+    /// [`LoneStep::record_after`]. If there is such a record, it returns the record's `last`, and
+    /// does not call `decide`. Otherwise it returns `None`.
+    fn step(
+        &self,
+        key: &Key,
+        lone: Option<&LoneStep>,
+        decide: &mut Decide<'_>,
+    ) -> impl Future<Output = Result<Option<u64>>> + Send;
 
     /// Reads the record of a key without a lock, from the store's authoritative state. The clock is
     /// read before the record, or together with it.
     fn read(&self, key: &Key) -> impl Future<Output = Result<FoundRecord>> + Send;
-
-    /// Joins a line without tickets in one trip. Returns the ticket's number, which is
-    /// `max(last + 1, floor)`, with the [floor](FoundRecord::floor). The record is
-    /// [`FreeJoin::record`] then, with this number and the clock, which is read after the record is
-    /// locked.
-    ///
-    /// `None`: nothing was changed, and the crate makes a step. That is right if the record has
-    /// tickets, `last` is [`NUMBER_MAX`](tenure_core::NUMBER_MAX), no ticket may be served yet
-    /// ([`FoundRecord::serve_from_us`]), or the store has no such operation.
-    fn join_free(
-        &self,
-        key: &Key,
-        join: &FreeJoin,
-    ) -> impl Future<Output = Result<Option<u64>>> + Send;
 
     /// The keys that begin with this text and have a ticket that has not expired
     /// ([`LineRecord::ends_us`]), in any order.

@@ -142,9 +142,10 @@ impl<S: RecordStore> RecordEngine<S> {
             }
             *next = now.plus(jitter(SWEEP_PAUSE, self.runtime.random()));
         }
-        let (store, batcher) = (self.store.clone(), self.batcher.clone());
+        let batcher = self.batcher.clone();
         self.runtime.spawn(Box::pin(async move {
-            if let Err(error) = batcher.call(store.sweep(SWEEP_PAUSE)).await {
+            let sweep = |store: Arc<S>| async move { store.sweep(SWEEP_PAUSE).await };
+            if let Err(error) = batcher.call(sweep).await {
                 tracing::debug!(%error, "orphans are not deleted");
             }
         }));
@@ -198,24 +199,30 @@ impl<S: RecordStore> Engine for RecordEngine<S> {
     }
 
     async fn line(&self, key: &Key) -> Result<Vec<(Ticket, Place)>> {
-        let found = self.batcher.call(self.store.read(key)).await?;
+        let name = key.clone();
+        let read = |store: Arc<S>| async move { store.read(&name).await };
+        let found = self.batcher.call(read).await?;
         let mut line = OpenLine::read(key, &found)?;
         line.expire();
         Ok(line.list())
     }
 
     async fn keys(&self, prefix: &str) -> Result<Vec<Key>> {
-        let mut keys = self.batcher.call(self.store.keys(prefix)).await?;
+        let prefix = prefix.to_owned();
+        let list = |store: Arc<S>| async move { store.keys(&prefix).await };
+        let mut keys = self.batcher.call(list).await?;
         keys.sort_unstable();
         Ok(keys)
     }
 
     async fn add(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
-        self.batcher.call(self.store.add(key, by, window)).await
+        let key = key.clone();
+        self.batcher.call(move |store| async move { store.add(&key, by, window).await }).await
     }
 
     async fn swap(&self, key: &Key, seen: &str, value: &str) -> Result<String> {
-        self.batcher.call(self.store.swap(key, seen, value)).await
+        let (key, seen, value) = (key.clone(), seen.to_owned(), value.to_owned());
+        self.batcher.call(|store| async move { store.swap(&key, &seen, &value).await }).await
     }
 
     async fn close(&self) {

@@ -14,6 +14,7 @@
 //! | `notice` | notifications between the clients of a store |
 //! | `open_line` | one step on a line: pure, with the time as an argument |
 //! | `batch` | the requests for one line, sent in batches |
+//! | `renewals` | the renewals of lone tickets, of several lines in one statement |
 //! | `listener` | the store's notices, while a task watches a ticket |
 //! | `engine` | the ten verbs, the polls of a store without push, the sweep |
 
@@ -24,7 +25,11 @@ mod format;
 mod listener;
 mod notice;
 mod open_line;
+mod renewals;
 
-pub use contract::{Decide, FoundRecord, FreeJoin, LineRecord, RecordChange, RecordStore};
+pub use contract::{
+    Decide, FoundRecord, LineRecord, LoneStep, LoneVerb, RecordChange, RecordStore,
+};
 pub use engine::{POLL_MAX, RecordEngine, SWEEP_PAUSE};
 pub use notice::{Inbox, NOTICES_MAX, RecordNotice, RecordNoticeKind};
+pub use renewals::{LoneRenewal, RENEWALS_MAX, RenewalBatcher, RenewalStore};

@@ -9,7 +9,7 @@ use tenure_core::{
     TicketState, WaitMode,
 };
 
-use crate::contract::{FoundRecord, FreeJoin, LineRecord, RecordChange};
+use crate::contract::{FoundRecord, LineRecord, LoneStep, LoneVerb, RecordChange};
 use crate::format::{self, Base, RecordSlot};
 use crate::notice::{Inbox, RecordNotice, RecordNoticeKind};
 
@@ -77,9 +77,16 @@ pub(crate) fn carry_out(
     Ok(StepResult { answers, change: line.write() })
 }
 
-/// The join of a line without tickets. `None`: the ticket has a floor, so the store cannot choose
-/// its number.
-pub(crate) fn free_join(ticket: &Ticket, inbox: Option<Inbox>) -> Option<FreeJoin> {
+/// The step of a request whose ticket may be alone in its line. `None`: the request needs the whole
+/// line, or raises the numbers above a floor.
+pub(crate) fn lone_step(request: &LineRequest, inbox: Option<Inbox>) -> Option<LoneStep> {
+    let ticket = &request.ticket;
+    let verb = match request.verb {
+        LineVerb::Join(_) if ticket.floor == 0 => LoneVerb::Join,
+        LineVerb::Renew if ticket.floor == 0 => LoneVerb::Renew,
+        LineVerb::Leave(LeaveMode::Now) => LoneVerb::Leave,
+        _ => return None,
+    };
     let base = Base { at_us: 0, last: 1 };
     let ttl_us = format::micros(ticket.ttl);
     let slot = RecordSlot {
@@ -91,7 +98,23 @@ pub(crate) fn free_join(ticket: &Ticket, inbox: Option<Inbox>) -> Option<FreeJoi
     };
     let tickets = format::write(base, base.last, std::iter::once(&slot));
     let is_exclusive = ticket.share.take() == ticket.share.of();
-    (ticket.floor == 0).then_some(FreeJoin { tickets, ttl_us, is_exclusive })
+    Some(LoneStep { verb, tickets, ttl_us, is_exclusive })
+}
+
+/// The answer to a request whose lone step was carried out.
+pub(crate) fn lone_answer(request: &LineRequest, number: u64) -> LineAnswer {
+    let (state, life) = (TicketState::Holding, Some(request.ticket.ttl));
+    match request.verb {
+        LineVerb::Leave(_) => LineAnswer::Left(LeaveOutcome::Holding),
+        _ => LineAnswer::At(Some(Place {
+            number,
+            state,
+            ahead: 0,
+            life,
+            look: None,
+            leaving: false,
+        })),
+    }
 }
 
 impl OpenLine {
@@ -252,8 +275,90 @@ impl OpenLine {
     }
 }
 
-/// The place of a ticket that joined a line without tickets.
-pub(crate) fn first_place(ticket: &Ticket, number: u64) -> Place {
-    let life = Some(ticket.ttl);
-    Place { number, state: TicketState::Holding, ahead: 0, life, look: None, leaving: false }
+#[cfg(test)]
+mod tests {
+    use tenure_core::Share;
+
+    use super::*;
+
+    const TTL: Duration = Duration::from_secs(30);
+
+    fn found(record: Option<LineRecord>, now_us: u64) -> FoundRecord {
+        FoundRecord { record, now_us, floor: now_us + 7, serve_from_us: 0 }
+    }
+
+    /// The record after a step on the whole line, which is the lone step's too where there is one.
+    fn record_after(
+        found: &FoundRecord,
+        request: &LineRequest,
+        inbox: Option<Inbox>,
+    ) -> LineRecord {
+        let requests = std::slice::from_ref(request);
+        let step = carry_out(&request.ticket.key, found, inbox, requests).unwrap();
+        let record = step.change.map_or_else(|| found.record.clone().unwrap(), |it| it.record);
+        let alone = lone_step(request, inbox).and_then(|lone| lone.record_after(found));
+        if let Some(alone) = alone {
+            assert_eq!(alone, record, "{request:?}");
+            let answer = lone_answer(request, alone.last);
+            assert_eq!(format!("{answer:?}"), format!("{:?}", step.answers[0]));
+        }
+        record
+    }
+
+    #[test]
+    fn a_lone_step_writes_the_record_and_has_the_answer_of_a_step_on_the_whole_line() {
+        for share in [Share::WHOLE, Share::READER, Share::new(2, 5).unwrap()] {
+            let ticket = Ticket { ttl: TTL, ..Ticket::new(Key::new("k").unwrap(), share) };
+            let inbox = Some(Inbox(9));
+            let request = |verb| LineRequest { ticket: ticket.clone(), verb };
+            let is_lone = |verb, found: &FoundRecord| {
+                lone_step(&request(verb), inbox).unwrap().record_after(found).is_some()
+            };
+            let [join, renew] = [LineVerb::Join(WaitMode::Wait), LineVerb::Renew];
+            let leave = LineVerb::Leave(LeaveMode::Now);
+
+            let empty = found(None, 1_000);
+            assert!(is_lone(join, &empty) && !is_lone(renew, &empty) && !is_lone(leave, &empty));
+            let joined = found(Some(record_after(&empty, &request(join), inbox)), 5_000_000);
+            assert!(!is_lone(join, &joined) && is_lone(renew, &joined) && is_lone(leave, &joined));
+            let renewed = Some(record_after(&joined, &request(renew), inbox));
+            let left = record_after(&found(renewed.clone(), 6_000_000), &request(leave), inbox);
+            assert!(is_lone(join, &found(Some(left.clone()), 6_000_001)));
+            record_after(&found(Some(left), 6_000_001), &request(join), inbox);
+
+            // The clock was set back, and the lease has ended.
+            record_after(&found(renewed.clone(), 4_000_000), &request(renew), inbox);
+            let ended = found(renewed, 5_000_000 + format::micros(TTL));
+            assert!(!is_lone(renew, &ended) && !is_lone(leave, &ended));
+        }
+    }
+
+    #[test]
+    fn a_ticket_that_is_not_alone_or_may_not_be_served_has_no_lone_step() {
+        let key = Key::new("k").unwrap();
+        let [ticket, other] = [(); 2].map(|()| Ticket::new(key.clone(), Share::READER));
+        let request = |ticket: &Ticket, verb| LineRequest { ticket: ticket.clone(), verb };
+        let join = LineVerb::Join(WaitMode::Wait);
+        let mut line = found(None, 1_000);
+        for ticket in [&ticket, &other] {
+            line.record = Some(record_after(&line, &request(ticket, join), None));
+        }
+        let step = |verb| lone_step(&request(&ticket, verb), None);
+        for verb in [join, LineVerb::Renew, LineVerb::Leave(LeaveMode::Now)] {
+            assert_eq!(step(verb).unwrap().record_after(&line), None, "{verb:?}");
+        }
+        let closed = FoundRecord { serve_from_us: 1_001, ..found(None, 1_000) };
+        assert_eq!(step(join).unwrap().record_after(&closed), None);
+        // A ticket that was asked to leave must learn it.
+        let mut line = found(None, 1_000);
+        line.record = Some(record_after(&line, &request(&ticket, join), None));
+        let asked = request(&ticket, LineVerb::Leave(LeaveMode::Graceful));
+        line.record = Some(record_after(&line, &asked, None));
+        assert_eq!(step(LineVerb::Renew).unwrap().record_after(&line), None);
+        assert_eq!(step(LineVerb::Leave(LeaveMode::Graceful)), None);
+        assert_eq!(step(LineVerb::Look), None);
+        let above = Ticket { floor: 5_000, ..ticket };
+        assert_eq!(lone_step(&request(&above, join), None), None);
+        assert_eq!(lone_step(&request(&above, LineVerb::Renew), None), None);
+    }
 }

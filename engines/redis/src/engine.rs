@@ -6,6 +6,7 @@ use std::sync::Arc;
 use futures_util::future::try_join_all;
 use redis::{Cmd, FromRedisValue as _, Value};
 use tenure_core::event::{Cursor, EventBatch, Scope};
+use tenure_core::toolbox::incomplete;
 use tenure_core::{
     Breaks, CounterValue, Engine, Error, Guarantees, Key, LeaveMode, LeaveOutcome, NUMBER_MAX,
     Place, Reason, Result, Ticket, TicketId, TicketState, WaitMode, Wake, Window, errors,
@@ -37,13 +38,15 @@ impl<D: Deployment> RedisEngine<D> {
     }
 
     /// Returns the key of this line, from its first readable ticket.
-    async fn look(&self, name: &str) -> Result<Option<Key>> {
+    async fn look(&self, name: &str) -> Result<Head> {
         let route = self.deployment.here().await?;
         match route.call(&self.script(|scripts| &scripts.look).on(name)).await {
-            Ok(Value::Nil) => Ok(None),
-            Ok(Value::BulkString(body)) => Ok(body::decode(&body).ok().map(|body| body.key)),
+            Ok(Value::Nil) => Ok(Head::Empty),
+            Ok(Value::BulkString(body)) => {
+                Ok(body::decode(&body).map_or(Head::Unreadable, |body| Head::Of(body.key)))
+            }
             Ok(_) => Err(self.deployment.strange()),
-            Err(trouble) if trouble::is_about_what_is_kept(&trouble) => Ok(None),
+            Err(trouble) if trouble::is_about_what_is_kept(&trouble) => Ok(Head::Unreadable),
             Err(trouble) => self.deployment.answered(Err(trouble)),
         }
     }
@@ -63,13 +66,35 @@ impl<D: Deployment> RedisEngine<D> {
         };
         let step = StepAnswer::from_redis_value(self.deployment.answered(answer)?);
         let step = step.map_err(|_| self.deployment.strange())?;
-        let (next, seen, elsewhere) = step;
-        // An unreadable head does not show its key.
-        let mut keys: Vec<_> =
-            seen.iter().filter_map(|body| Some(body::decode(body).ok()?.key)).collect();
-        let found = try_join_all(elsewhere.iter().map(|name| self.look(name))).await?;
-        keys.extend(found.into_iter().flatten());
-        Ok(ScanStep { next, keys })
+        let (next, seen, elsewhere, mut unreadable) = step;
+        let mut keys = Vec::new();
+        for (name, body) in seen {
+            match body::decode(&body) {
+                Ok(body) => keys.push(body.key),
+                Err(_) => unreadable.push(name),
+            }
+        }
+        let looks = try_join_all(elsewhere.iter().map(|name| self.look(name))).await?;
+        for (name, head) in elsewhere.into_iter().zip(looks) {
+            match head {
+                Head::Of(key) => keys.push(key),
+                Head::Unreadable => unreadable.push(name),
+                Head::Empty => {}
+            }
+        }
+        Ok(ScanStep { next, keys, unreadable })
+    }
+
+    /// The error for heads that do not show their keys.
+    fn unreadable(&self, names: &BTreeSet<String>, first: &str) -> Error {
+        let more = match names.len() {
+            1 => String::new(),
+            count => format!(" and {} more", count - 1),
+        };
+        Error::rejected(format!(
+            "a lock whose key is not known may be held: this version of Tenure cannot read {first}{more} in {}; use the version that wrote it, or delete it when no client holds a lock",
+            self.settings().whom()
+        ))
     }
 
     fn of_name(&self, error: Error, name: &str, key: &Key) -> Error {
@@ -172,19 +197,24 @@ impl<D: Deployment> Engine for RedisEngine<D> {
     }
 
     async fn keys(&self, prefix: &str) -> Result<Vec<Key>> {
-        let mut keys = BTreeSet::new();
+        let (mut keys, mut unreadable) = (BTreeSet::new(), BTreeSet::new());
         for master in self.deployment.answered(self.deployment.masters().await)? {
             let mut cursor = "0".to_owned();
             loop {
                 let step = self.some_keys(&master, &cursor).await?;
                 keys.extend(step.keys.into_iter().filter(|key| key.as_str().starts_with(prefix)));
+                unreadable.extend(step.unreadable);
                 if step.next == "0" {
                     break;
                 }
                 cursor = step.next;
             }
         }
-        Ok(keys.into_iter().collect())
+        let keys = keys.into_iter().collect();
+        match unreadable.first() {
+            Some(first) => Err(incomplete(self.unreadable(&unreadable, first), keys)),
+            None => Ok(keys),
+        }
     }
 
     async fn add(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
@@ -311,14 +341,24 @@ fn forget(deployment: &impl Deployment, mail: &Subscriptions, id: TicketId, name
     mail.forget(id);
 }
 
-/// The next cursor, the visible part of a ticket of each line, unreadable heads.
-type StepAnswer = (String, Vec<Vec<u8>>, Vec<String>);
+/// The next cursor; each line with the visible part of one of its tickets; the heads that another
+/// server may be able to read; the unreadable heads.
+type StepAnswer = (String, Vec<(String, Vec<u8>)>, Vec<String>, Vec<String>);
+
+/// The key in the head of a line.
+enum Head {
+    Of(Key),
+    Empty,
+    Unreadable,
+}
 
 /// The result of one step through the keys of a server.
 struct ScanStep {
     /// The cursor of the next one.
     next: String,
     keys: Vec<Key>,
+    /// The names of heads that do not show their keys.
+    unreadable: Vec<String>,
 }
 
 /// Adds the name and the server to an error about stored data.

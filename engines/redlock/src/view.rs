@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use futures_util::future::join;
 use tenure_core::layers::AnyEngine;
-use tenure_core::toolbox::JoinState;
+use tenure_core::toolbox::{JoinState, incomplete, known_keys};
 use tenure_core::{
     Engine as _, Key, LeaveMode, LeaveOutcome, Place, Result, Ticket, TicketId, TicketState,
 };
@@ -90,18 +90,34 @@ impl Quorum {
     pub(crate) async fn keys_of_majority(&self, prefix: &str) -> Result<Vec<Key>> {
         let keys = |engine: AnyEngine| {
             let prefix = prefix.to_owned();
-            async move { engine.keys(&prefix).await }
+            // A store that cannot list all of its lines has answered.
+            async move { known_keys(engine.keys(&prefix).await) }
         };
         let looks = join(self.stores.ask(|_| false, keys), self.queues.ask(|_| false, keys));
         let (held, waited_for) = looks.await;
         let majority = self.stores.majority();
         let mut votes: HashMap<&Key, usize> = HashMap::new();
-        for key in held.enough_answers(majority)?.into_iter().flatten() {
-            *votes.entry(key).or_default() += 1;
+        let held = held.enough_answers(majority)?;
+        for (keys, _) in &held {
+            for key in keys {
+                *votes.entry(key).or_default() += 1;
+            }
         }
-        let held = votes.into_iter().filter(|(_, votes)| *votes >= majority).map(|(key, _)| key);
-        let all: BTreeSet<&Key> = held.chain(waited_for.answers().flatten()).collect();
-        Ok(all.into_iter().cloned().collect())
+        // A store that cannot list all of its lines is like a silent one: a majority lists them
+        // all.
+        let complete = held.iter().filter(|(_, trouble)| trouble.is_none()).count();
+        let trouble = held.iter().find_map(|(_, trouble)| trouble.clone());
+        let trouble = trouble.filter(|_| complete < majority);
+        // Without such a majority, a lock on each key of any store may be held.
+        let least = if trouble.is_some() { 1 } else { majority };
+        let held = votes.into_iter().filter(|(_, votes)| *votes >= least).map(|(key, _)| key);
+        let all: BTreeSet<&Key> =
+            held.chain(waited_for.answers().flat_map(|(keys, _)| keys)).collect();
+        let all = all.into_iter().cloned().collect();
+        match trouble {
+            Some(error) => Err(incomplete(error, all)),
+            None => Ok(all),
+        }
     }
 
     /// Removes another client's ticket, or one that this client has given up, whether it holds or

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use tenure_core::line::swap;
 use tenure_core::sync::Mutex;
-use tenure_core::{CounterValue, Guarantees, Key, NUMBER_MAX, Result, Runtime, Window};
+use tenure_core::{CounterValue, Guarantees, Key, Result, Runtime, Window};
 use tenure_record::{
-    Decide, FoundRecord, FreeJoin, Inbox, LineRecord, NOTICES_MAX, RecordNotice, RecordStore,
+    Decide, FoundRecord, Inbox, LineRecord, LoneStep, NOTICES_MAX, RecordNotice, RecordStore,
 };
 use tokio::sync::mpsc;
 
@@ -64,30 +64,29 @@ impl RecordStore for ToyRecords {
         crate::guarantees()
     }
 
-    async fn step(&self, key: &Key, decide: &mut Decide<'_>) -> Result<()> {
-        self.transaction(|tables, now_us| {
-            if let Some(change) = decide(&tables.find(key, now_us)) {
+    async fn step(
+        &self,
+        key: &Key,
+        lone: Option<&LoneStep>,
+        decide: &mut Decide<'_>,
+    ) -> Result<Option<u64>> {
+        Ok(self.transaction(|tables, now_us| {
+            let found = tables.find(key, now_us);
+            if let Some(record) = lone.and_then(|lone| lone.record_after(&found)) {
+                let number = record.last;
+                tables.lines.insert(key.clone(), record);
+                return Some(number);
+            }
+            if let Some(change) = decide(&found) {
                 tables.lines.insert(key.clone(), change.record);
                 change.notices.into_iter().for_each(|notice| tables.send(notice));
             }
-        });
-        Ok(())
+            None
+        }))
     }
 
     async fn read(&self, key: &Key) -> Result<FoundRecord> {
         Ok(self.transaction(|tables, now_us| tables.find(key, now_us)))
-    }
-
-    async fn join_free(&self, key: &Key, join: &FreeJoin) -> Result<Option<u64>> {
-        Ok(self.transaction(|tables, now_us| {
-            let record = tables.lines.entry(key.clone()).or_default();
-            let number = (record.last + 1).max(now_us);
-            let is_free = record.tickets.is_empty() && number <= NUMBER_MAX;
-            is_free.then(|| {
-                *record = join.record(number, now_us);
-                number
-            })
-        }))
     }
 
     async fn keys(&self, prefix: &str) -> Result<Vec<Key>> {

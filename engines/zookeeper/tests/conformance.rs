@@ -54,16 +54,7 @@ mod three {
     tenure_conformance::suite!(async || arena("TENURE_TEST_ZOOKEEPER_THREE_URL"), shared: locks, other_deployment);
 }
 
-/// All nodes belong to a user who logs in.
-mod digest {
-    use super::*;
-
-    const VARIABLE: &str = "TENURE_TEST_ZOOKEEPER_URL";
-
-    tenure_conformance::suite!(async || arena_of(user(VARIABLE), VARIABLE), shared: locks, other_deployment);
-}
-
-/// The same, by TLS.
+/// All nodes belong to a user who logs in, by TLS.
 #[cfg(feature = "tls")]
 mod tls_and_digest {
     use super::*;
@@ -74,6 +65,7 @@ mod tls_and_digest {
 }
 
 /// Returns the URL of a user, who owns the nodes that it makes and the node above all of them.
+#[cfg(feature = "tls")]
 fn user(variable: &str) -> Option<String> {
     let url = fresh_url(variable)?.replacen("prefix=tenure/", "prefix=of-a-user/", 1);
     Some(url.replacen("://", "://locks:hunter2@", 1))

@@ -1,8 +1,13 @@
 //! Amounts that are booked on an account, by two jobs of which one is late.
 //!
-//! Run it as `cargo run --example account -- postgres://postgres@localhost/postgres`. It keeps the
-//! tables in the schema `tenure_example` of that PostgreSQL, and the lock in files. A second run
-//! continues with the same account.
+//! Run it with the URL of a database:
+//!
+//! ```sh
+//! cargo run -p tenure-fence-postgres --example account -- postgres://postgres@localhost/postgres
+//! ```
+//!
+//! It keeps the tables in the schema `tenure_example` of that PostgreSQL, and the lock in files. A
+//! second run continues with the same account.
 //!
 //! A job takes the lock, reads the balance, and writes a booking with the new balance. It is paused
 //! between read and write, its lease ends, and another job takes over. With the lock alone, the

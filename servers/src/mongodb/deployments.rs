@@ -18,7 +18,7 @@ const MONGOD_6_0_5: Wheel = Wheel {
 const MEMBERS: usize = 3;
 
 /// The deployments of this module.
-pub(crate) const DEPLOYMENTS: [Deployment; 4] = [
+pub(crate) const DEPLOYMENTS: [Deployment; 3] = [
     Deployment {
         name: "mongodb",
         variable: "TENURE_TEST_MONGODB_URL",
@@ -35,12 +35,9 @@ pub(crate) const DEPLOYMENTS: [Deployment; 4] = [
         name: "mongodb-standalone",
         variable: "TENURE_TEST_MONGODB_STANDALONE_URL",
         needs: &[MONGOD],
-        start: || Ok(Box::new(Setup::new().standalone().start()?)),
-    },
-    Deployment {
-        name: "mongodb-limited",
-        variable: "TENURE_TEST_MONGODB_LIMITED_URL",
-        needs: &[MONGOD],
-        start: || Ok(Box::new(Setup::new().tls().limited_user("locks", "se/cret").start()?)),
+        start: || {
+            let setup = Setup::new().standalone().tls();
+            Ok(Box::new(setup.limited_user("locks", "se/cret").start()?))
+        },
     },
 ];

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::process::{Result, cargo, read};
+use crate::process::{Result, cargo, read, run};
 
 /// The scope of a full run. The build and the doc tests share it: other features would build the
 /// crates a second time.
@@ -41,13 +41,36 @@ pub(crate) struct Program {
     folder: PathBuf,
 }
 
-/// Builds every test program.
+/// The examples that a test runs. Clippy checks the others.
+const EXAMPLES: &str = "tenure/examples";
+
+/// Builds every test program, and the examples that a test runs.
 pub(crate) fn build_all() -> Result<Vec<Program>> {
     let mut call = cargo(["test", "--no-run", "--message-format=json-render-diagnostics"]);
-    let messages = read(call.args(EVERYTHING))?;
+    let messages = read(call.args(EVERYTHING).arg("--tests"))?;
+    // Cargo builds an example that is named to `cargo test` as a test.
+    let mut call = cargo(["build"]);
+    call.args(EVERYTHING);
+    for example in stems(Path::new(EXAMPLES))? {
+        call.args(["--example", &example]);
+    }
+    run(&mut call)?;
     let root = std::env::current_dir()
         .map_err(|error| format!("cannot read the current folder: {error}"))?;
     Ok(messages.lines().filter_map(|line| Program::of(line, &root)).collect())
+}
+
+/// The names of the Rust files of a folder, without their endings.
+fn stems(folder: &Path) -> Result<Vec<String>> {
+    let cannot = |error| format!("cannot list {}: {error}", folder.display());
+    let mut names = Vec::new();
+    for entry in folder.read_dir().map_err(cannot)? {
+        let path = entry.map_err(cannot)?.path();
+        if path.extension().is_some_and(|end| end == "rs") {
+            names.extend(path.file_stem().map(|stem| stem.to_string_lossy().into_owned()));
+        }
+    }
+    Ok(names)
 }
 
 impl Program {

@@ -10,26 +10,29 @@ use crate::process::cargo;
 
 /// Tests of one program that run in parallel.
 pub(crate) const THREADS: &str = "6";
-/// Folders whose programs run one at a time, unless `WAIT` lists them: they drive real servers and
-/// processes.
-const BY_THEMSELVES: [&str; 3] = ["engines/", "fences/", "cli/"];
+/// Folders whose programs run behind those of `WAIT`: they drive real servers and processes.
+const WITH_SERVERS: [&str; 3] = ["engines/", "fences/", "cli/"];
 /// Programs that mostly wait for leases to expire, with the number of tests that run in parallel,
 /// the longest first. etcd gets fewer: three members lose their quorum when sixteen heavy cases
 /// share two cores. The programs that break servers pass at a load of 40, so they may share the
 /// machine.
-const WAIT: [(&str, &str); 12] = [
+const WAIT: [(&str, &str); 16] = [
     ("engines/mongodb/tests/conformance.rs", "20"),
     ("engines/zookeeper/tests/faults.rs", THREADS),
     ("engines/etcd/tests/faults.rs", THREADS),
     ("engines/toy/tests/conformance.rs", "20"),
-    ("engines/mongodb-documents/tests/documents.rs", "20"),
+    ("engines/mongodb-documents/tests/documents.rs", "12"),
     ("engines/mongodb-documents/tests/document_cases.rs", "16"),
+    ("engines/mysql/tests/conformance.rs", "16"),
     ("engines/postgres/tests/conformance.rs", "20"),
     ("engines/zookeeper/tests/conformance.rs", "20"),
     ("engines/etcd/tests/conformance.rs", "10"),
     ("engines/redis/tests/conformance.rs", "20"),
     ("engines/postgres/tests/faults.rs", THREADS),
+    ("cli/tests/cli/main.rs", THREADS),
+    ("engines/mysql/tests/faults.rs", THREADS),
     ("engines/mongodb/tests/faults.rs", THREADS),
+    ("engines/redis/tests/faults.rs", THREADS),
 ];
 
 /// The longest of the other programs, the longest first: a long one that starts last delays the
@@ -37,7 +40,7 @@ const WAIT: [(&str, &str); 12] = [
 const LONG: [&str; 2] = ["conformance/tests/simulation.rs", "conformance/tests/broken_holders.rs"];
 
 /// Tests that must run alone, by program and prefix, each with the reason.
-const ALONE: [(&str, &[&str]); 3] = [
+const ALONE: [(&str, &[&str]); 4] = [
     // 10,000 locks are renewed in time, and a flushed server gets its scripts before the next call:
     // both need a machine that is not busy.
     ("engines/redis/tests/faults.rs", &["crowds::", "storm::"]),
@@ -46,6 +49,8 @@ const ALONE: [(&str, &[&str]); 3] = [
         "engines/etcd/tests/faults.rs",
         &["members::holders_", "members::a_follower_that_stands_still"],
     ),
+    // A browser needs several seconds of a core to start.
+    ("cli/tests/cli/main.rs", &["browser::"]),
     // 1,000 waiters, and the thousands of holders of a full session, renew in time.
     ("engines/zookeeper/tests/faults.rs", &["crowds::"]),
 ];
@@ -56,26 +61,25 @@ pub(crate) struct Phase {
     pub jobs: Vec<Job>,
 }
 
-/// Three phases. First the quick programs, one for each core; then the programs that wait, one for
-/// each core; last, one at a time, the busy programs, the doc tests and the tests that must be
-/// alone.
+/// Three phases. First the quick programs, one for each core; then the programs with servers, one
+/// for each core, those that wait first, and the doc tests; last, one at a time, the tests that
+/// must be alone.
 pub(crate) fn phases(programs: &[Program]) -> Vec<Phase> {
     let cores = available_parallelism().map_or(1, NonZero::get);
     let (waiting, quick): (Vec<_>, Vec<_>) =
         programs.iter().partition(|program| waits(&program.source));
-    let (busy, others): (Vec<_>, Vec<_>) =
-        quick.into_iter().partition(|program| is_by_itself(&program.source));
+    let (short, others): (Vec<_>, Vec<_>) =
+        quick.into_iter().partition(|program| has_servers(&program.source));
     let mut waiting: Vec<_> = waiting.into_iter().map(without_alone).collect();
     waiting.sort_by_key(|job| WAIT.iter().position(|(of, _)| *of == job.name));
     let mut side_by_side: Vec<_> = others.into_iter().map(without_alone).collect();
     side_by_side.sort_by_key(|job| place(&job.name));
-    let mut one_by_one: Vec<_> = busy.into_iter().map(without_alone).collect();
-    one_by_one.push(doc_tests());
-    one_by_one.extend(programs.iter().filter_map(alone));
+    waiting.extend(short.into_iter().map(without_alone));
+    waiting.push(doc_tests());
     vec![
         Phase { at_once: cores, jobs: side_by_side },
         Phase { at_once: cores, jobs: waiting },
-        Phase { at_once: 1, jobs: one_by_one },
+        Phase { at_once: 1, jobs: programs.iter().filter_map(alone).collect() },
     ]
 }
 
@@ -89,8 +93,8 @@ fn place(name: &str) -> usize {
     LONG.iter().position(|long| *long == name).unwrap_or(LONG.len())
 }
 
-fn is_by_itself(source: &str) -> bool {
-    BY_THEMSELVES.iter().any(|begin| source.starts_with(begin))
+fn has_servers(source: &str) -> bool {
+    WITH_SERVERS.iter().any(|begin| source.starts_with(begin))
 }
 
 /// The number of tests of this program that run in parallel.
@@ -142,12 +146,14 @@ pub(crate) fn set_threads(command: &mut Command, threads: &str) {
 mod tests {
     use std::path::Path;
 
-    use super::{ALONE, BY_THEMSELVES, LONG, Phase, WAIT, phases};
+    use super::{ALONE, LONG, Phase, WAIT, WITH_SERVERS, phases};
     use crate::testing::program::Program;
 
+    const IDLE: &str = "engines/file/tests/idle.rs";
+    const FAULTS: &str = "engines/redis/tests/faults.rs";
+
     fn programs() -> Vec<Program> {
-        let (last, first) = (WAIT[WAIT.len() - 1].0, WAIT[0].0);
-        let sources = ["core/src/lib.rs", "engines/redis/tests/faults.rs", LONG[0], last, first];
+        let sources = ["core/src/lib.rs", IDLE, LONG[0], FAULTS, WAIT[0].0];
         sources.into_iter().map(|source| Program::at(source, Path::new("/nowhere"))).collect()
     }
 
@@ -161,19 +167,21 @@ mod tests {
             |phase: &Phase| phase.jobs.iter().map(|job| job.name.clone()).collect::<Vec<_>>();
         let phases = phases(&programs());
         assert_eq!(names(&phases[0]), [LONG[0], "core/src/lib.rs"]);
-        let faults = "engines/redis/tests/faults.rs";
-        let alone = format!("{faults} (crowds:: storm::, alone)");
-        assert_eq!(names(&phases[1]), [WAIT[0].0, WAIT[WAIT.len() - 1].0]);
-        assert_eq!(names(&phases[2]), [faults, "doc tests", &alone]);
+        let alone = format!("{FAULTS} (crowds:: storm::, alone)");
+        assert_eq!(names(&phases[1]), [WAIT[0].0, FAULTS, IDLE, "doc tests"]);
+        assert_eq!(names(&phases[2]), [&*alone]);
     }
 
     #[test]
     fn tests_that_must_be_alone_are_left_out_of_their_program_and_run_last() {
-        let [_, _, one_by_one] = &phases(&programs())[..] else { panic!("there are three phases") };
+        let [_, waiting, one_by_one] = &phases(&programs())[..] else {
+            panic!("there are three phases")
+        };
+        let faults = &waiting.jobs[1].command;
+        assert_eq!(words(faults), ["--skip", "crowds::", "--skip", "storm::"]);
         let jobs = &one_by_one.jobs;
-        assert_eq!((one_by_one.at_once, jobs.len()), (1, 3));
-        assert_eq!(words(&jobs[0].command), ["--skip", "crowds::", "--skip", "storm::"]);
-        assert_eq!(words(&jobs[2].command), ["crowds::", "storm::"]);
+        assert_eq!((one_by_one.at_once, jobs.len()), (1, 1));
+        assert_eq!(words(&jobs[0].command), ["crowds::", "storm::"]);
     }
 
     #[test]
@@ -183,7 +191,7 @@ mod tests {
         for source in LONG.iter().chain(wait).chain(ALONE.iter().map(|(of, _)| of)) {
             assert!(root.join(source).is_file(), "{source} is not there any more");
         }
-        for begin in BY_THEMSELVES {
+        for begin in WITH_SERVERS {
             assert!(root.join(begin).is_dir(), "{begin} is not there any more");
         }
     }

@@ -6,10 +6,12 @@ use super::source::{Source, children};
 use super::{Finding, finding};
 
 /// Names that several crates may define, each with the reason.
-const EXCEPTIONS: [(&str, &str); 3] = [
+const EXCEPTIONS: [(&str, &str); 5] = [
     ("Settings", "the public settings of each engine, named by its crate: `redis::Settings`"),
     ("StillHeld", "the public condition for a transaction of each store that has them"),
     ("Fence", "the public guarded write of each store"),
+    ("HoldIn", "the public extension of guards for a transaction of each database"),
+    ("HeldLine", "the public line of `HoldIn`, whose statement is that of its database"),
 ];
 
 /// A definition: its name, the path of its file, and its line.
@@ -72,7 +74,7 @@ fn is_rust(path: &str) -> bool {
 /// The library crate of a source file.
 fn library(path: &str) -> Option<&str> {
     let (folder, _) = path.split_once("/src/")?;
-    let is_library = matches!(folder, "core" | "kit" | "tenure")
+    let is_library = matches!(folder, "core" | "kit" | "serve" | "tenure")
         || ["engines/", "fences/"].iter().any(|group| folder.starts_with(group));
     is_library.then_some(folder)
 }

@@ -103,6 +103,13 @@ impl<'a> Sweep<'a> {
         self.arena.soon("what was dropped is given back", given_back).await;
     }
 
+    /// A join in flight, whose future was dropped, may come in after the others have left.
+    async fn all_are_free(&self, keys: [&str; 2]) {
+        self.arena.soon("what was dropped is given back", self.locks.flush()).await;
+        let held = self.observer.multi_lock(keys).try_lock().await.unwrap();
+        drop(held.expect("all locks are free"));
+    }
+
     async fn tickets(&self) -> usize {
         let mut tickets = 0;
         for key in self.observer.keys("").await.expect("the keys can be listed") {
@@ -139,15 +146,7 @@ pub(crate) async fn a_future_that_takes_a_free_lock_may_be_dropped(arena: &Arena
         let semaphore = &locks.semaphore("k", 5);
         sweep.over(0, || semaphore.acquire_many(3)).await;
     }
-    drop(
-        sweep
-            .observer
-            .multi_lock(["k", "l"])
-            .try_lock()
-            .await
-            .unwrap()
-            .expect("all locks are free"),
-    );
+    sweep.all_are_free(["k", "l"]).await;
 }
 
 pub(crate) async fn a_future_that_waits_may_be_dropped(arena: &Arena) {
@@ -164,15 +163,7 @@ pub(crate) async fn a_future_that_waits_may_be_dropped(arena: &Arena) {
     sweep.while_held(|| election.campaign()).await;
     guard.check().unwrap();
     guard.release().await.unwrap();
-    drop(
-        sweep
-            .observer
-            .multi_lock(["a", "k"])
-            .try_lock()
-            .await
-            .unwrap()
-            .expect("all locks are free"),
-    );
+    sweep.all_are_free(["a", "k"]).await;
 }
 
 /// A dropped join may continue for a while after its ticket has left.

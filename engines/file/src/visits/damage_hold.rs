@@ -1,5 +1,5 @@
-//! No joins after a damage: the sessions that lived then may hold locks that the new book does not
-//! have.
+//! No joins and no looks after a damage: the sessions that lived then may hold locks that the new
+//! book does not have.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use crate::log::record::{OwnerId, Record};
 use crate::visits::visit::Visit;
 
 impl Visit<'_> {
-    /// Refuses joins of a book that was damaged while sessions lived that still do.
+    /// Refuses joins of and looks into a book that was damaged while sessions lived that still do.
     pub(crate) fn refuse_the_damaged(&mut self) -> Result<()> {
         let Some(scar) = self.state().scar.as_ref().filter(|scar| !scar.sessions.is_empty()) else {
             return Ok(());
@@ -27,7 +27,7 @@ impl Visit<'_> {
         }
         let who: Vec<_> = living.into_iter().map(|id| peers.describe(*id)).collect();
         Err(Error::rejected(format!(
-            "locks were lost when a file of the store was damaged (set aside as {}): these may hold one, and nobody can join until they have ended: {}",
+            "locks were lost when a file of the store was damaged (set aside as {}): these may hold one, and no lock of that file can be taken or shown until they have ended: {}",
             scar.aside,
             who.join(", ")
         )))

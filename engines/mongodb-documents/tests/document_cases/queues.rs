@@ -59,8 +59,14 @@ fn who_waits_is_woken_by_what_comes_in_and_by_what_is_let_go() {
             tokio::spawn(async move { queue.next().await })
         };
         let (waiting, asked) = (waits(), || count(&server, "findAndModify"));
-        tokio::time::sleep(Duration::from_millis(500)).await;
-        let before = asked();
+        // It asks when it comes and when it listens, which may take long on a busy machine.
+        let mut before = asked();
+        until("it has asked", async || {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            let now = asked();
+            std::mem::replace(&mut before, now) == now
+        })
+        .await;
         tokio::time::sleep(Duration::from_millis(1500)).await;
         assert_eq!(asked(), before, "nobody asks again and again");
         shop.orders.insert_one(order(43)).await.unwrap();

@@ -21,7 +21,8 @@ impl Deployment {
         let url = tenure_servers::url_of(self.0)?;
         let (fresh, count) = (TicketId::fresh(), COUNT.fetch_add(1, Ordering::Relaxed));
         let between = if url.contains('?') { '&' } else { '?' };
-        Ok(format!("{url}{between}schema=case-{count}-{fresh}"))
+        // A repeated leave cannot tell what its first try did, so no answer may be late here.
+        Ok(format!("{url}{between}timeout=30s&schema=case-{count}-{fresh}"))
     }
 }
 

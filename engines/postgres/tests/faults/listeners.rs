@@ -1,7 +1,9 @@
 //! The connection that listens ends, while tickets wait.
 
-use std::time::Duration;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::{Duration, Instant};
 
+use tenure_conformance::fault::{Act, Match, Proxy};
 use tenure_core::{Locks, MutexGuard, Result};
 use tenure_servers::postgres::Server;
 use tokio::task::JoinHandle;
@@ -69,5 +71,77 @@ fn waiters_are_served_while_listening_connections_are_terminated_again_and_again
             soon("it is served", waiter).await.unwrap().unwrap();
         }
         ends.abort();
+    });
+}
+
+/// Returns a proxy, and the URL of a client whose statements go through it. Its notifications come
+/// from the server itself.
+fn behind_proxy(server: &Server, timeout: &str) -> (Proxy, String) {
+    let port = server.port();
+    let proxy = Proxy::to(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).unwrap();
+    let address = proxy.address();
+    let options = format!("timeout={timeout}&notify_host=127.0.0.1:{port}");
+    (proxy, format!("postgres://postgres@{address}/postgres?{options}"))
+}
+
+/// Returns the name of the channel on which the only listener listens.
+async fn channel(server: &Server) -> String {
+    until_listening(server).await;
+    let query = server.sql(&format!("SELECT query {LISTENERS}")).unwrap();
+    query.split('"').nth(1).expect("it is in quotes").to_owned()
+}
+
+#[test]
+fn a_client_listens_again_after_it_has_lost_notices() {
+    play(async || {
+        /// More than wait for their reader.
+        const NOTICES: u32 = 5000;
+        let server = Server::start().unwrap();
+        let (proxy, url) = behind_proxy(&server, "1h");
+        let (holder, other) = (connect(server.url()).await, connect(url).await);
+        let guard = holder.mutex("a").ttl(LONG).lock().await.unwrap();
+        let waits = waiter(&other);
+        until_line(&holder, "a", 2).await;
+        let channel = channel(&server).await;
+        let listener = number(&server, &format!("SELECT pid {LISTENERS}"));
+        // Its reader waits for this answer, and reads nothing.
+        let echo = proxy.on(Match::request_containing("pg_notify"), Act::HoldReply);
+        until("a notice to itself is on its way", async || echo.is_hit()).await;
+        let notices = format!(
+            "SELECT count(pg_notify('{channel}', at::text)) FROM generate_series(1, {NOTICES}) at"
+        );
+        server.sql(&notices).unwrap();
+        let count = format!("SELECT count(*) {LISTENERS} AND pid = {listener}");
+        until("the connection has ended", async || number(&server, &count) == 0).await;
+        echo.release();
+        until_listening(&server).await;
+        guard.release().await.unwrap();
+        soon("the waiter is served", waits).await.unwrap().unwrap().release().await.unwrap();
+    });
+}
+
+#[test]
+fn a_client_sends_itself_few_notices() {
+    play(async || {
+        /// The pause between two of them is 10 s.
+        const THREE: Duration = Duration::from_secs(15);
+        let server = Server::start().unwrap();
+        let (proxy, url) = behind_proxy(&server, "2s");
+        let (holder, other) = (connect(server.url()).await, connect(url).await);
+        let _guard = holder.mutex("a").ttl(LONG).lock().await.unwrap();
+        let waits = waiter(&other);
+        until_line(&holder, "a", 2).await;
+        until_listening(&server).await;
+        let sends_itself_a_notice = async || {
+            let notice = proxy.on(Match::request_containing("pg_notify"), Act::HoldReply);
+            until("it sends itself a notice", async || notice.is_hit()).await;
+            notice.release();
+            Instant::now()
+        };
+        let first = sends_itself_a_notice().await;
+        sends_itself_a_notice().await;
+        let took = sends_itself_a_notice().await - first;
+        assert!(took > THREE, "three within {took:?}");
+        waits.abort();
     });
 }

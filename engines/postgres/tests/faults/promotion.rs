@@ -126,6 +126,32 @@ fn without_the_quarantine_two_hold_after_a_promotion() {
 }
 
 #[test]
+fn data_files_of_a_restored_dump_begin_a_quarantine_and_have_larger_numbers() {
+    play(async || {
+        for change in ["system = system + 1", "table_oid = 1"] {
+            let server = Server::start().unwrap();
+            let locks = connect(server.url()).await;
+            // The numbers of a later timeline, in a line that a sweep has deleted.
+            server.sql("UPDATE tenure.meta SET generation = 3").unwrap();
+            let held = lock(&locks, "k", LONG).await;
+            let before = lock(&locks, "free", LONG).await;
+            let token = before.token();
+            before.release().await.unwrap();
+            server.sql("DELETE FROM tenure.line WHERE key = 'free'").unwrap();
+            // A dump is restored into other data files, or into another table.
+            server.sql(&format!("UPDATE tenure.meta SET {change}")).unwrap();
+            assert!(locks.mutex("free").try_lock().await.unwrap().is_none(), "the quarantine");
+            held.extend().await.unwrap();
+            assert_eq!(number(&server, "SELECT (serve_from_us > 0)::int FROM tenure.meta"), 1);
+            server.sql("UPDATE tenure.meta SET serve_from_us = 0").unwrap();
+            let after = lock(&locks, "free", LONG).await;
+            assert!(after.token() > token, "{} after {token}", after.token());
+            assert_eq!(number(&server, "SELECT generation FROM tenure.meta"), 4);
+        }
+    });
+}
+
+#[test]
 fn no_two_hold_while_a_standby_that_lags_is_promoted_under_load() {
     play(async || {
         let primary = Server::start().unwrap();
@@ -143,5 +169,23 @@ fn no_two_hold_while_a_standby_that_lags_is_promoted_under_load() {
             standby.promote().unwrap();
         })
         .await;
+    });
+}
+
+#[test]
+fn a_sweep_does_not_forget_the_ttl_of_a_lease_that_is_nearly_over() {
+    play(async || {
+        let server = Server::start().unwrap();
+        tables(&server).await;
+        let held = lock(&connect(server.url()).await, "k", LONG).await;
+        server.sql("UPDATE tenure.line SET at_us = ends_us - 1000000 WHERE key = 'k'").unwrap();
+        // The first keeps the longest ttl before it as well.
+        for _ in 0..2 {
+            server.sql("SELECT tenure.sweep_1('1s', 3600000000, 1000000, 0)").unwrap();
+        }
+        let longest = "SELECT longest_us || ' ' || longest_before_us FROM tenure.meta";
+        let ttl = LONG.as_micros();
+        assert_eq!(server.sql(longest).unwrap().trim(), format!("{ttl} {ttl}"));
+        held.check().unwrap();
     });
 }

@@ -3,7 +3,7 @@
 use tenure_core::{Engine as _, ErrorKind, LeaveMode, Reason, WaitMode};
 use tenure_servers::postgres::{Server, Setup};
 
-use super::stage::{LONG, assert_refused, connect, engine, key, play, ticket};
+use super::stage::{LONG, Stranger, assert_refused, connect, engine, key, play, ticket};
 
 #[test]
 fn a_table_that_was_dropped_is_told_and_made_by_the_next_client() {
@@ -76,6 +76,50 @@ fn tables_of_a_newer_version_are_refused() {
 }
 
 #[test]
+fn a_row_or_a_table_that_another_transaction_has_is_told() {
+    play(async || {
+        let server = Server::start().unwrap();
+        let engine = engine(&format!("{}?timeout=500ms", server.url())).await;
+        let name = key("n");
+        assert!(engine.add(&name, 1, None).await.unwrap().allowed);
+        let stranger = Stranger::of(&server).await;
+        stranger.sql("BEGIN; SELECT FROM tenure.sequence FOR UPDATE").await;
+        let told = ["\"n\"", "127.0.0.1", "pg_locks"];
+        let refused = engine.add(&name, 1, None).await;
+        assert_refused(refused, ErrorKind::Unavailable, &told);
+        stranger.sql("ROLLBACK; BEGIN; LOCK TABLE tenure.line").await;
+        assert_refused(engine.keys("").await, ErrorKind::Unavailable, &told[1..]);
+        stranger.sql("ROLLBACK").await;
+        assert_eq!(engine.add(&name, 1, None).await.unwrap().value, 2);
+    });
+}
+
+#[test]
+fn a_full_disk_is_told_and_a_holder_outlives_it() {
+    play(async || {
+        let server = Server::start().unwrap();
+        let locks = connect(server.url()).await;
+        let guard = locks.mutex("a").ttl(LONG).lock().await.unwrap();
+        // The error of a server whose disk is full.
+        server
+            .sql(
+                "CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS \
+                 'BEGIN RAISE EXCEPTION ''No space left on device'' USING ERRCODE = ''53100''; END'; \
+                 CREATE TRIGGER full_disk BEFORE INSERT OR UPDATE ON tenure.line \
+                 FOR EACH ROW EXECUTE FUNCTION full_disk()",
+            )
+            .unwrap();
+        let told = ["127.0.0.1", "disk", "full"];
+        assert_refused(locks.mutex("b").try_lock().await, ErrorKind::Rejected, &told);
+        assert_refused(guard.extend().await, ErrorKind::Rejected, &told);
+        server.sql("DROP TRIGGER full_disk ON tenure.line").unwrap();
+        guard.extend().await.unwrap();
+        guard.release().await.unwrap();
+        locks.mutex("b").lock().await.unwrap().release().await.unwrap();
+    });
+}
+
+#[test]
 fn a_row_that_was_edited_by_hand_lets_no_ticket_in_and_is_kept() {
     play(async || {
         let server = Server::start().unwrap();
@@ -127,7 +171,7 @@ fn numbers_and_values_that_were_edited_by_hand_are_told() {
         server.sql("UPDATE tenure.sequence SET value = 9223372036854775807").unwrap();
         assert!(engine.add(&name, 1, None).await.is_err(), "the sum is too large");
         server
-            .sql("INSERT INTO tenure.line SELECT '\\xff', 1, 0, 1, 0, 9007199254740991, '\\x01'")
+            .sql("INSERT INTO tenure.line SELECT '\\xff', 1, 0, 1, 0, 9007199254740991, '\\x01', 0")
             .unwrap();
         let told = ["key is not UTF-8", "\"tenure\""];
         assert_refused(engine.keys("").await, ErrorKind::Rejected, &told);
@@ -163,7 +207,7 @@ fn a_user_without_rights_is_told_what_to_grant() {
         let told = ["\"tenure\"", "GRANT CREATE ON DATABASE"];
         assert_refused(refused().await, ErrorKind::Rejected, &told);
         drop(connect(server.url()).await);
-        let told = ["127.0.0.1", "does not let this user do what a lock needs", "README"];
+        let told = ["127.0.0.1", "does not let this user do what a lock needs", "rights"];
         assert_refused(refused().await, ErrorKind::Rejected, &told);
         server.sql("GRANT USAGE ON SCHEMA tenure TO clerk; GRANT SELECT ON ALL TABLES IN SCHEMA tenure TO clerk")
             .unwrap();

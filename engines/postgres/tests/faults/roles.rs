@@ -106,6 +106,29 @@ fn the_settings_of_a_role_do_no_harm() {
 }
 
 #[test]
+fn an_operator_of_a_stranger_in_the_search_path_is_not_used() {
+    play(async || {
+        let server = Server::start().unwrap();
+        for types in ["numeric, integer", "numeric, bigint", "bigint, integer"] {
+            let (left, right) = types.split_once(", ").unwrap();
+            server
+                .sql(&format!(
+                    "CREATE OR REPLACE FUNCTION public.evil({types}) RETURNS numeric \
+                     LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''evil''; END'; \
+                     CREATE OPERATOR public.* (LEFTARG = {left}, RIGHTARG = {right}, \
+                     FUNCTION = public.evil)"
+                ))
+                .unwrap_or_else(|error| panic!("{types}: {error}"));
+        }
+        let locks = connect(server.url()).await;
+        let guard = locks.mutex("a").lock().await.unwrap();
+        assert_eq!(locks.keys("").await.unwrap().len(), 1);
+        guard.extend().await.unwrap();
+        guard.release().await.unwrap();
+    });
+}
+
+#[test]
 fn a_stranger_with_an_old_snapshot_stops_no_verb() {
     play(async || {
         let server = Server::start().unwrap();

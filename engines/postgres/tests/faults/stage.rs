@@ -12,7 +12,8 @@ use tenure_core::{BackgroundRuntime, Engine, ErrorKind, Key, Locks, Result, Runt
 use tenure_core::{Share, Ticket};
 use tenure_servers::postgres::{POSTGRES, Server};
 use tenure_servers::{Tool, have};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
 use tokio::task::JoinHandle;
 use tokio_postgres::{Client, Config, NoTls};
 
@@ -93,7 +94,16 @@ pub(super) struct Stranger {
 
 impl Stranger {
     pub(super) async fn of(server: &Server) -> Self {
-        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, server.port())).await.unwrap();
+        Self::on(TcpStream::connect((Ipv4Addr::LOCALHOST, server.port())).await.unwrap()).await
+    }
+
+    /// The same for a server that refuses connections over TCP.
+    pub(super) async fn by_socket(server: &Server) -> Self {
+        let socket = server.folder().join(format!(".s.PGSQL.{}", server.port()));
+        Self::on(UnixStream::connect(socket).await.unwrap()).await
+    }
+
+    async fn on<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(stream: S) -> Self {
         let mut config = Config::new();
         config.user("postgres").dbname("postgres");
         let (client, connection) = config.connect_raw(stream, NoTls).await.unwrap();

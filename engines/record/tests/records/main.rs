@@ -2,5 +2,6 @@
 //! time; the toy has the same in real time.
 
 mod conformance;
+mod limits;
 mod steps;
 mod store;

@@ -17,16 +17,16 @@ use tenure_record::{POLL_MAX, RecordEngine, RecordStore as _, SWEEP_PAUSE};
 use crate::store::{CALLS_MAX, Scripted};
 
 /// More callers than a store has connections.
-const CALLERS: usize = 40;
+pub(crate) const CALLERS: usize = 40;
 const TTL: Duration = Duration::from_secs(30);
 
-struct Stage {
-    store: Scripted,
-    host: Arc<SimHost>,
-    client: RecordEngine<Scripted>,
+pub(crate) struct Stage {
+    pub(crate) store: Scripted,
+    pub(crate) host: Arc<SimHost>,
+    pub(crate) client: RecordEngine<Scripted>,
 }
 
-fn play<F: Future<Output = ()>>(pushes: bool, act: impl Fn(Stage) -> F) {
+pub(crate) fn play<F: Future<Output = ()>>(pushes: bool, act: impl Fn(Stage) -> F) {
     for seed in 0..3 {
         World::run(seed, |world| {
             let (store, host) = (Scripted::on(world.store(), pushes), world.process());
@@ -36,12 +36,12 @@ fn play<F: Future<Output = ()>>(pushes: bool, act: impl Fn(Stage) -> F) {
     }
 }
 
-fn ticket(key: &str) -> Ticket {
+pub(crate) fn ticket(key: &str) -> Ticket {
     Ticket { ttl: TTL, ..Ticket::new(Key::new(key).unwrap(), Share::WHOLE) }
 }
 
 /// Whether this is pending after a moment.
-async fn is_pending<F: Future + Unpin>(host: &SimHost, future: &mut F) -> bool {
+pub(crate) async fn is_pending<F: Future + Unpin>(host: &SimHost, future: &mut F) -> bool {
     matches!(select(future, host.sleep(Duration::from_millis(1))).await, Either::Right(_))
 }
 
@@ -50,17 +50,22 @@ async fn join_as(client: &RecordEngine<Scripted>, ticket: &Ticket) -> Place {
 }
 
 #[test]
-fn a_free_lock_costs_one_operation_and_its_release_another() {
-    play(true, async |Stage { store, client, .. }: Stage| {
+fn a_free_lock_its_renewal_and_its_release_cost_one_operation_each() {
+    play(true, async |Stage { store, host, client }: Stage| {
         for round in 1..=2 {
             let ticket = ticket("k");
             let place = join_as(&client, &ticket).await;
             assert_eq!((place.state, place.life), (TicketState::Holding, Some(TTL)));
             let record = store.read(&ticket.key).await.unwrap().record.expect("it is there");
             assert_eq!((record.holder, record.last), (place.number, place.number));
+            host.sleep(TTL / 2).await;
+            let renewed = client.renew(&ticket).await.unwrap().expect("it holds");
+            assert_eq!(renewed, place);
+            let (_, listed) = client.line(&ticket.key).await.unwrap().remove(0);
+            assert_eq!(listed, place, "the whole ttl again");
             assert_eq!(client.leave(&ticket, LeaveMode::Now).await.unwrap(), LeaveOutcome::Holding);
-            let counts = (store.free_joins.load(SeqCst), store.steps.load(SeqCst));
-            assert_eq!(counts, (round, round));
+            let counts = (store.lone_steps.load(SeqCst), store.steps.load(SeqCst));
+            assert_eq!(counts, (3 * round, 3 * round));
         }
     });
 }
@@ -70,7 +75,7 @@ fn what_a_hundred_tasks_ask_at_once_goes_in_a_few_steps() {
     play(true, async |Stage { store, client, .. }: Stage| {
         let tickets: Vec<_> = (0..100).map(|_| ticket("k")).collect();
         let places = join_all(tickets.iter().map(|ticket| join_as(&client, ticket))).await;
-        let steps = store.steps.load(SeqCst) + store.free_joins.load(SeqCst);
+        let steps = store.steps.load(SeqCst);
         assert!(steps <= 3, "64 at a time: {steps}");
         let holders = places.iter().filter(|place| place.state == TicketState::Holding).count();
         assert_eq!(holders, 1);
@@ -97,12 +102,12 @@ fn forty_callers_of_a_store_that_stands_still_get_an_error_and_occupy_its_connec
             assert!(store.in_flight_max.load(SeqCst) <= CALLS_MAX.min(keys));
             store.freeze(false);
             // The abandoned requests are not sent when the store is back.
-            let sent = store.free_joins.load(SeqCst) + store.steps.load(SeqCst);
+            let sent = store.steps.load(SeqCst);
             let key = ticket("later").key;
             assert_eq!(client.line(&key).await.unwrap().len(), 0);
             let place = join_as(&client, &ticket("later")).await;
             assert_eq!(place.state, TicketState::Holding);
-            let more = store.free_joins.load(SeqCst) + store.steps.load(SeqCst) - sent;
+            let more = store.steps.load(SeqCst) - sent;
             assert!(more <= 1 + CALLS_MAX.min(keys), "{more}");
         });
     }
@@ -394,10 +399,10 @@ fn a_client_that_closes_waits_for_its_operations_and_sends_no_more() {
         store.freeze(false);
         let (joined, ()) = join(joins, closes).await;
         joined.unwrap();
-        let sent = store.steps.load(SeqCst) + store.free_joins.load(SeqCst);
+        let sent = store.steps.load(SeqCst);
         assert_eq!(client.renew(&holds).await.unwrap_err().reason(), Some(Reason::Closed));
         assert_eq!(client.line(&holds.key).await.unwrap_err().reason(), Some(Reason::Closed));
-        assert_eq!(store.steps.load(SeqCst) + store.free_joins.load(SeqCst), sent);
+        assert_eq!(store.steps.load(SeqCst), sent);
     });
 }
 

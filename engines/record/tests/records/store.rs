@@ -8,7 +8,7 @@ use std::time::Duration;
 use tenure_core::sync::Mutex;
 use tenure_core::{CounterValue, Error, Guarantees, Key, Result, Runtime, Window};
 use tenure_record::{
-    Decide, FoundRecord, FreeJoin, Inbox, NOTICES_MAX, RecordEngine, RecordNotice, RecordStore,
+    Decide, FoundRecord, Inbox, LoneStep, NOTICES_MAX, RecordEngine, RecordNotice, RecordStore,
 };
 use tenure_toy::ToyRecords;
 use tokio::sync::{mpsc, watch};
@@ -24,7 +24,7 @@ pub(crate) struct Script {
     rows: ToyRecords,
     /// Whether notices are delivered.
     pub(crate) pushes: bool,
-    /// While it is set, every step, read and join stands still.
+    /// While it is set, every step, read, join and addition stands still.
     is_frozen: watch::Sender<bool>,
     listeners: Mutex<HashMap<Inbox, mpsc::Sender<RecordNotice>>>,
     /// The time before which no further ticket is served.
@@ -40,9 +40,10 @@ pub(crate) struct Script {
     pub(crate) ends_channels: AtomicBool,
     pub(crate) steps: AtomicUsize,
     pub(crate) reads: AtomicUsize,
-    pub(crate) free_joins: AtomicUsize,
+    pub(crate) lone_steps: AtomicUsize,
+    pub(crate) adds: AtomicUsize,
     pub(crate) listens: AtomicUsize,
-    in_flight: AtomicUsize,
+    pub(crate) in_flight: AtomicUsize,
     pub(crate) in_flight_max: AtomicUsize,
 }
 
@@ -60,7 +61,8 @@ impl Scripted {
             ends_channels: AtomicBool::default(),
             steps: AtomicUsize::default(),
             reads: AtomicUsize::default(),
-            free_joins: AtomicUsize::default(),
+            lone_steps: AtomicUsize::default(),
+            adds: AtomicUsize::default(),
             listens: AtomicUsize::default(),
             in_flight: AtomicUsize::default(),
             in_flight_max: AtomicUsize::default(),
@@ -87,6 +89,11 @@ impl Scripted {
         let entered = InFlight(&self.in_flight);
         self.is_frozen.subscribe().wait_for(|is_frozen| !is_frozen).await.unwrap();
         entered
+    }
+
+    /// Whether steps see other records than those of the rows, or decide twice.
+    fn is_altered(&self) -> bool {
+        self.format.load(SeqCst) > 0 || self.decides_twice.load(SeqCst)
     }
 
     fn seen(&self, found: &FoundRecord) -> FoundRecord {
@@ -127,7 +134,12 @@ impl RecordStore for Scripted {
         guarantees
     }
 
-    async fn step(&self, key: &Key, decide: &mut Decide<'_>) -> Result<()> {
+    async fn step(
+        &self,
+        key: &Key,
+        lone: Option<&LoneStep>,
+        decide: &mut Decide<'_>,
+    ) -> Result<Option<u64>> {
         let _entered = self.enter(&self.steps).await;
         let mut sent = Vec::new();
         let mut scripted = |found: &FoundRecord| {
@@ -140,7 +152,11 @@ impl RecordStore for Scripted {
             sent = std::mem::take(&mut change.notices);
             Some(change)
         };
-        self.rows.step(key, &mut scripted).await?;
+        let lone = lone.filter(|_| self.serve_from_us.load(SeqCst) == 0 && !self.is_altered());
+        let number = self.rows.step(key, lone, &mut scripted).await?;
+        if number.is_some() {
+            self.lone_steps.fetch_add(1, SeqCst);
+        }
         let listeners = self.listeners.lock();
         for notice in sent {
             if let Some(listener) = listeners.get(&notice.inbox) {
@@ -150,20 +166,12 @@ impl RecordStore for Scripted {
         if self.loses_answer.swap(false, SeqCst) {
             return Err(Error::unavailable("the answer to the commit is lost"));
         }
-        Ok(())
+        Ok(number)
     }
 
     async fn read(&self, key: &Key) -> Result<FoundRecord> {
         let _entered = self.enter(&self.reads).await;
         Ok(self.seen(&self.rows.read(key).await?))
-    }
-
-    async fn join_free(&self, key: &Key, join: &FreeJoin) -> Result<Option<u64>> {
-        let _entered = self.enter(&self.free_joins).await;
-        match self.serve_from_us.load(SeqCst) {
-            0 => self.rows.join_free(key, join).await,
-            _ => Ok(None),
-        }
     }
 
     async fn keys(&self, prefix: &str) -> Result<Vec<Key>> {
@@ -182,6 +190,7 @@ impl RecordStore for Scripted {
     }
 
     async fn add(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
+        let _entered = self.enter(&self.adds).await;
         self.rows.add(key, by, window).await
     }
 

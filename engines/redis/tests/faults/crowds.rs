@@ -44,7 +44,9 @@ fn two_thousand_waiters_are_served_in_turn() {
     play(async || {
         const WAITERS: u64 = 2000;
         let server = Server::start().unwrap();
-        let (locks, onlooker) = (connect(server.url()).await, store(&server.url()).await);
+        // A connection that is silent for a timeout is opened again, and then each waiter asks.
+        let url = format!("{}?timeout=60s", server.url());
+        let (locks, onlooker) = (connect(&url).await, store(&url).await);
         let first = locks.mutex("a").ttl(LONG).lock().await.unwrap();
         let newest = Arc::new(AtomicU64::new(first.token().get()));
         let key = first.key().clone();

@@ -2,10 +2,11 @@
 //! The engine does not know who may hold there, so it admits no ticket. It derives no number from a
 //! value that is not a number.
 
-use tenure_core::{Engine as _, ErrorKind, LeaveMode, WaitMode, Window};
+use tenure_core::toolbox::known_keys;
+use tenure_core::{Engine as _, ErrorKind, LeaveMode, WaitMode, WatchEvent, Window};
 use tenure_servers::redis::Server;
 
-use super::stage::{LONG, ask, assert_refused, connect, head, play, store, ticket};
+use super::stage::{LONG, ask, assert_refused, connect, head, play, soon, store, ticket};
 
 #[test]
 fn nobody_is_let_in_over_a_head_that_cannot_be_read() {
@@ -130,7 +131,7 @@ fn a_value_of_another_type_is_told_with_the_lock_and_its_names() {
 }
 
 #[test]
-fn a_listing_leaves_out_what_cannot_be_read_and_shows_the_others() {
+fn a_listing_reports_what_cannot_be_read_and_shows_the_others() {
     play(async || {
         let server = Server::start().unwrap();
         let mut client = server.client().unwrap();
@@ -139,31 +140,52 @@ fn a_listing_leaves_out_what_cannot_be_read_and_shows_the_others() {
             store.join(&ticket(key, LONG), WaitMode::Wait).await.unwrap();
         }
         let keys = async || {
-            let keys = store.keys("").await.unwrap();
-            keys.iter().map(|key| key.as_str().to_owned()).collect::<Vec<_>>()
+            let (keys, error) = known_keys(store.keys("").await).unwrap();
+            let keys = keys.iter().map(|key| key.as_str().to_owned()).collect::<Vec<_>>();
+            (keys, error.map_or(String::new(), |error| error.to_string()))
         };
+        // Without a lease, it would be an empty line.
+        let body = [&[0; 8], &b"a"[..], &[255; 80]].concat();
         let strange: [&[&[u8]]; 7] = [
             &[b"SET", b"a later version's", b"1234567\0x and what a later version keeps there"],
             &[b"SET", b"short", b"12"],
             &[b"SET", b"a mutex cut short", b"1234567\0m1234"],
             &[b"SET", b"a ticket cut short", b"1234567\0a0123456789abcdef"],
             &[b"HSET", b"a hash", b"a", b"b"],
-            &[b"SET", b"a stranger's body", &[&[0; 8], &b"a"[..], &[255; 80]].concat()],
+            &[b"SET", b"a stranger's body", &body, b"PX", b"100000000"],
             &[b"ZADD", b"a sorted set", b"1", b"a"],
         ];
         for words in strange {
             let name = head(std::str::from_utf8(words[1]).unwrap());
             let words = [&[words[0], name.as_bytes()], &words[2..]].concat();
             client.command(&words).unwrap();
-            assert_eq!(keys().await, ["alone", "many"], "{name}");
+            let (known, error) = keys().await;
+            assert_eq!(known, ["alone", "many"], "{name}");
+            assert!(error.contains("cannot read") && error.contains(&name), "{error}");
+            client.command(&[b"DEL", name.as_bytes()]).unwrap();
+            assert_eq!(keys().await, (known, String::new()), "{name}");
         }
         // An unreadable part of a line hides that line alone.
         for part in [":l", ":e", ":t"] {
             let name = head("many") + part;
             client.command(&["DEL", &name]).unwrap();
             client.command(&["SET", &name, "x"]).unwrap();
-            assert!(keys().await.contains(&"alone".to_owned()), "{part}");
+            assert!(keys().await.0.contains(&"alone".to_owned()), "{part}");
         }
+    });
+}
+
+#[test]
+fn an_unreadable_head_hides_the_events_of_no_other_line() {
+    play(async || {
+        let server = Server::start().unwrap();
+        server.command(&["SET", &head("unreadable"), "1234567xx"]).unwrap();
+        let (locks, other) = (connect(server.url()).await, connect(server.url()).await);
+        let mut watch = locks.watch_prefix("").await.unwrap();
+        let held = other.mutex("a").lock().await.unwrap();
+        let event = soon("the lock is seen", watch.next()).await.unwrap();
+        assert!(matches!(event, WatchEvent::Event(event) if event.ticket.key.as_str() == "a"));
+        held.release().await.unwrap();
     });
 }
 

@@ -1,0 +1,93 @@
+//! The stores of one server, and their names.
+
+use std::collections::HashSet;
+use std::env;
+
+use tenure::serve::Mounts;
+
+use crate::failure::Failure;
+use crate::store::{Address, VARIABLE, without_secrets};
+
+/// A store, and its name in paths and metrics.
+pub(super) struct NamedStore {
+    pub(super) name: String,
+    pub(super) address: Address,
+}
+
+/// Returns the stores of `--on`, else those of the environment, else the user's own.
+pub(super) fn of(at: &Address, on: &[String]) -> Result<Vec<NamedStore>, Failure> {
+    let of_environment = env::var(VARIABLE).unwrap_or_default();
+    let of_environment = of_environment.lines().map(str::trim).filter(|line| !line.is_empty());
+    let mut entries: Vec<&str> = on.iter().map(String::as_str).collect();
+    if entries.is_empty() {
+        entries.extend(of_environment);
+        if entries.is_empty() || entries.len() == 1 && split(entries[0]).0.is_none() {
+            let address = address(at, None);
+            return Ok(vec![NamedStore { name: derived(&address.url()?), address }]);
+        }
+    }
+    let mut names = HashSet::new();
+    let mut stores = Vec::new();
+    for entry in entries {
+        let (name, url) = split(entry);
+        let address = address(at, Some(url.to_owned()));
+        // The URL has its path made absolute here, and is checked.
+        let name =
+            name.map_or_else(|| address.url().map(|url| derived(&url)), |it| Ok(it.into()))?;
+        Mounts::check_name(&name).map_err(|error| {
+            Failure::usage(format!("{error}; --on NAME=URL gives a name to a store"))
+        })?;
+        if !names.insert(name.clone()) {
+            return Err(Failure::usage(format!(
+                "two stores have the name `{name}`: name one of them, as in --on NAME=URL"
+            )));
+        }
+        stores.push(NamedStore { name, address });
+    }
+    Ok(stores)
+}
+
+fn address(at: &Address, on: Option<String>) -> Address {
+    Address { on, quiet: at.quiet, make: at.make, program: None }
+}
+
+/// Splits `NAME=URL`. A URL has a `:` before its first `=`.
+fn split(entry: &str) -> (Option<&str>, &str) {
+    match entry.split_once('=') {
+        Some((name, url)) if !name.contains(':') => (Some(name), url),
+        _ => (None, entry),
+    }
+}
+
+/// The name of a store without one: host, port and path of its URL.
+fn derived(url: &str) -> String {
+    let url = without_secrets(url);
+    let rest = url.split_once(':').map_or(url.as_str(), |(_, rest)| rest);
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
+    let parts = rest.split(|letter| !is_plain(letter)).filter(|part| !part.is_empty());
+    parts.collect::<Vec<_>>().join("-")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_store_has_the_name_of_its_host_and_path_and_no_password() {
+        for (url, name) in [
+            ("redis://user:secret@db1:6379/2?password=secret", "db1-6379-2"),
+            ("mongodb://a,b:27018/db", "a-b-27018-db"),
+            #[cfg(feature = "file")]
+            ("file:/var/lib/tenure", "var-lib-tenure"),
+        ] {
+            assert_eq!(derived(url), name, "{url}");
+        }
+    }
+
+    #[test]
+    fn a_name_stands_before_the_url() {
+        assert_eq!(split("shop=redis://db?a=b"), (Some("shop"), "redis://db?a=b"));
+        assert_eq!(split("redis://db?a=b"), (None, "redis://db?a=b"));
+        assert_eq!(split("file:/a=b"), (None, "file:/a=b"));
+    }
+}

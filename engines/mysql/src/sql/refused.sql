@@ -1,0 +1,3 @@
+    -- Nothing was written.
+    ROLLBACK;
+    CALL {read_1}(is_patient, of_key);

@@ -1,0 +1,408 @@
+//! `RecordStore`, the contract of a store of records, implemented by MariaDB and MySQL.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mysql_async::{Row, from_value_opt};
+use tenure_core::sync::Mutex;
+use tenure_core::{CounterValue, Guarantees, Key, NUMBER_MAX, Result, Window, errors};
+use tenure_kit::{Link, ServerClient};
+use tenure_record::{
+    Decide, FoundRecord, Inbox, LineRecord, LoneStep, LoneVerb, RecordChange, RecordNotice,
+    RecordStore, RenewalBatcher,
+};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use crate::notices;
+use crate::primary::{MysqlPrimary, query};
+use crate::renewals::{MysqlRenewals, Renewed};
+use crate::row_wait::{LockedRows, ROW_BACKOFF, RowTries};
+use crate::settings::Settings;
+use crate::sql::{Literal, Procedures, SWEEP_MAX};
+use crate::trouble;
+
+/// Maximum age of a statement that joins or writes, if the client's time limit is longer. Orphans
+/// are twice as old when they are deleted.
+const LATE_MAX: Duration = Duration::from_secs(300);
+/// The least quarantine on another server.
+const LONGEST_MIN: Duration = Duration::from_secs(60);
+/// How long a longest ttl is remembered after it was used last: between this time and its double.
+const LONGEST_KEPT: Duration = Duration::from_secs(3600);
+/// Time after which a waiter looks again whether the holder's transaction has ended.
+const HELD_FOR: Duration = Duration::from_millis(250);
+
+/// A database as a store of records.
+pub struct MysqlStore {
+    link: Arc<Link<MysqlPrimary>>,
+    statements: Arc<Procedures>,
+    guarantees: Guarantees,
+    /// The server's clock at a moment of this process, from the last answer.
+    clock: Mutex<(Instant, u64)>,
+    row_waits: LockedRows,
+    renewals: RenewalBatcher<MysqlRenewals>,
+}
+
+/// A record, and what the write of the next one compares.
+struct SeenRecord {
+    found: FoundRecord,
+    version: u64,
+    at_us: u64,
+}
+
+/// The result of a step, or of a part of it.
+enum StepOutcome {
+    /// With the record's `last`.
+    Yes(u64),
+    /// The record is another one, or the decision is too old. This is the record now.
+    Changed(SeenRecord),
+    /// The record is another one, or another transaction has it. It was not read.
+    Unread,
+    /// Another transaction has the row.
+    Locked,
+    /// A transaction holds the line for the last holder, so no further ticket may be served.
+    Held,
+}
+
+impl MysqlStore {
+    /// Opens the database on the current runtime, and makes the tables if they are missing.
+    pub(crate) async fn open(settings: Settings) -> Result<Self> {
+        settings.check()?;
+        let statements = Arc::new(Procedures::new(&settings.prefix));
+        let row_waits = LockedRows::new(settings.timeout);
+        let link = Link::kept(ServerClient::new(MysqlPrimary { settings }));
+        let guarantees = link.connection().await?.facts.guarantees(&link.server().settings);
+        let asked = Instant::now();
+        let now_us = crate::schema::make(&link, &statements).await?;
+        let clock = Mutex::new((asked, now_us));
+        let renewals = MysqlRenewals { link: link.clone(), statements: statements.clone() };
+        let renewals = RenewalBatcher::new(renewals);
+        Ok(Self { link, statements, guarantees, clock, row_waits, renewals })
+    }
+
+    fn settings(&self) -> &Settings {
+        &self.link.server().settings
+    }
+
+    /// Calls a procedure, and repeats it while another transaction is in its way. Its first
+    /// parameters are whether to wait for a row, and the key.
+    async fn call(
+        &self,
+        procedure: &str,
+        key: &Key,
+        parameters: &[Literal<'_>],
+    ) -> Result<Option<Row>> {
+        let mut wait = self.row_waits.begin(key);
+        loop {
+            match self.call_once(procedure, key, &wait, parameters).await? {
+                Some(rows) => {
+                    wait.is_over();
+                    return Ok(rows.into_iter().next());
+                }
+                None => wait.pause(self.settings()).await?,
+            }
+        }
+    }
+
+    /// As [`call`](Self::call), once. `None`: another transaction is in its way.
+    async fn call_once(
+        &self,
+        procedure: &str,
+        key: &Key,
+        wait: &RowTries<'_>,
+        parameters: &[Literal<'_>],
+    ) -> Result<Option<Vec<Row>>> {
+        let first = [Literal::Flag(wait.is_patient()), Literal::Bytes(key.as_str().as_bytes())];
+        let text = self.statements.call(procedure, &[&first, parameters].concat());
+        match query(&self.link, text).await {
+            Ok(rows) => Ok(Some(rows)),
+            Err(refusal) => refusal.conflict().map(|()| None),
+        }
+    }
+
+    async fn read_record(&self, key: &Key) -> Result<SeenRecord> {
+        let mut wait = self.row_waits.begin(key);
+        loop {
+            match self.call_once("read_1", key, &wait, &[]).await? {
+                // It locks no row, so the row may still be locked.
+                Some(rows) => return self.record_of(rows.first()),
+                None => wait.pause(self.settings()).await?,
+            }
+        }
+    }
+
+    /// The record in the answer of a procedure.
+    fn record_of(&self, row: Option<&Row>) -> Result<SeenRecord> {
+        let read = row.and_then(SeenRecord::of);
+        let read = read.ok_or_else(|| trouble::no_meta(self.settings()))?;
+        self.set_clock(read.found.now_us);
+        Ok(read)
+    }
+
+    /// The result in the answer of a procedure that writes.
+    fn written(&self, rows: Option<&[Row]>) -> Result<StepOutcome> {
+        let Some(rows) = rows else { return Ok(StepOutcome::Locked) };
+        let row = rows.first();
+        if row.and_then(|row| number(row, "is_held")).is_some() {
+            return Ok(StepOutcome::Held);
+        }
+        if row.and_then(|row| number(row, "is_done")) == Some(1) {
+            let get = |column| row.and_then(|row| number(row, column)).unwrap_or(0);
+            self.set_clock(get("now_us"));
+            return Ok(StepOutcome::Yes(get("last")));
+        }
+        self.record_of(row).map(StepOutcome::Changed)
+    }
+
+    async fn step_alone(
+        &self,
+        key: &Key,
+        step: &LoneStep,
+        wait: &RowTries<'_>,
+    ) -> Result<StepOutcome> {
+        let (tickets, ttl) = (Literal::Bytes(&step.tickets), step.ttl_us.into());
+        let rows = match step.verb {
+            LoneVerb::Join => {
+                let is_exclusive = Literal::Flag(step.is_exclusive);
+                let parameters = [tickets, ttl, is_exclusive, self.latest_us().into()];
+                self.call_once("join_1", key, wait, &parameters).await?
+            }
+            LoneVerb::Renew => {
+                return match self.renewals.renew(key, step).await? {
+                    Some(Renewed::Alone(rows)) => self.written(Some(&rows)),
+                    Some(Renewed::Yes { last, now_us }) => {
+                        self.set_clock(now_us);
+                        Ok(StepOutcome::Yes(last))
+                    }
+                    // The write may wait for the row, and the statement of many renewals may not.
+                    Some(Renewed::No) | None => Ok(StepOutcome::Unread),
+                };
+            }
+            LoneVerb::Leave => self.call_once("leave_1", key, wait, &[tickets]).await?,
+        };
+        self.written(rows.as_deref())
+    }
+
+    async fn write(
+        &self,
+        key: &Key,
+        read: &SeenRecord,
+        change: &RecordChange,
+        wait: &RowTries<'_>,
+    ) -> Result<StepOutcome> {
+        let RecordChange { record, serves, until_us, .. } = change;
+        let LineRecord { at_us, last, holder, ends_us, tickets } = record;
+        let notices = notices::texts(&change.notices);
+        let parameters = [
+            read.version.into(),
+            read.at_us.into(),
+            read.found.serve_from_us.into(),
+            // A statement that a silent server carries out late is refused as well.
+            (*until_us).min(read.found.now_us.saturating_add(self.late_us())).into(),
+            Literal::Flag(*serves),
+            (*at_us).into(),
+            (*last).into(),
+            (*holder).into(),
+            (*ends_us).into(),
+            Literal::Bytes(tickets),
+            Literal::Bytes(&notices),
+        ];
+        let rows = self.call_once("write_1", key, wait, &parameters).await?;
+        self.written(rows.as_deref())
+    }
+
+    fn set_clock(&self, now_us: u64) {
+        *self.clock.lock() = (Instant::now(), now_us);
+    }
+
+    /// The server's clock at the time at which a request of now is no longer waited for.
+    fn latest_us(&self) -> u64 {
+        let (at, now_us) = *self.clock.lock();
+        now_us.saturating_add(micros(at.elapsed())).saturating_add(self.late_us())
+    }
+
+    /// The time for which a statement that joins or writes may be on its way.
+    fn late_us(&self) -> u64 {
+        micros(self.settings().answers_within().min(LATE_MAX))
+    }
+}
+
+impl SeenRecord {
+    /// `None`: `meta` has no row.
+    fn of(row: &Row) -> Option<Self> {
+        let version = number(row, "version");
+        let get = |column| number(row, column).unwrap_or(0);
+        let at_us = get("at_us");
+        let record = version.map(|_| LineRecord {
+            at_us,
+            last: get("last"),
+            holder: get("holder"),
+            ends_us: get("ends_us"),
+            tickets: bytes(row, "tickets"),
+        });
+        let [now_us, floor, serve_from_us] = ["now_us", "floor", "serve_from_us"].map(get);
+        let found = FoundRecord { record, now_us, floor, serve_from_us };
+        (floor > 0).then(|| Self { found, version: version.unwrap_or(0), at_us })
+    }
+}
+
+impl RecordStore for MysqlStore {
+    fn guarantees(&self) -> Guarantees {
+        self.guarantees.clone()
+    }
+
+    async fn step(
+        &self,
+        key: &Key,
+        lone: Option<&LoneStep>,
+        decide: &mut Decide<'_>,
+    ) -> Result<Option<u64>> {
+        let mut wait = self.row_waits.begin(key);
+        let mut known = None;
+        if let Some(step) = lone {
+            match self.step_alone(key, step, &wait).await? {
+                StepOutcome::Yes(last) => {
+                    wait.is_over();
+                    return Ok(Some(last));
+                }
+                StepOutcome::Changed(now) => known = Some(now),
+                StepOutcome::Held | StepOutcome::Unread => {}
+                StepOutcome::Locked => wait.pause(self.settings()).await?,
+            }
+        }
+        let mut is_held = false;
+        loop {
+            let read = match known.take() {
+                Some(read) => read,
+                None => self.read_record(key).await?,
+            };
+            let mut found = read.found.clone();
+            if is_held {
+                // Until the transaction ends, no further ticket is served, and all other requests
+                // go on.
+                found.serve_from_us = found.serve_from_us.max(found.now_us + micros(HELD_FOR));
+            }
+            let Some(change) = decide(&found) else { return Ok(None) };
+            let outcome = self.write(key, &read, &change, &wait).await?;
+            if !matches!(outcome, StepOutcome::Locked) {
+                wait.is_over();
+            }
+            match outcome {
+                // `write_1` has sent the notices.
+                StepOutcome::Yes(_) => return Ok(None),
+                StepOutcome::Changed(now) => known = Some(now),
+                StepOutcome::Held => is_held = true,
+                StepOutcome::Unread => {}
+                StepOutcome::Locked => wait.pause(self.settings()).await?,
+            }
+        }
+    }
+
+    async fn read(&self, key: &Key) -> Result<FoundRecord> {
+        self.read_record(key).await.map(|read| read.found)
+    }
+
+    async fn keys(&self, prefix: &str) -> Result<Vec<Key>> {
+        let mut backoff = ROW_BACKOFF;
+        let rows = loop {
+            match query(&self.link, self.statements.keys(prefix)).await {
+                Ok(rows) => break rows,
+                Err(refusal) => refusal.conflict()?,
+            }
+            tokio::time::sleep(backoff.pause()).await;
+        };
+        let key = |row: &Row| {
+            let text = String::from_utf8(bytes(row, "key")).map_err(|_| ());
+            text.and_then(|text| Key::new(text).map_err(|_| ()))
+                .map_err(|()| trouble::no_key(self.settings()))
+        };
+        rows.iter().map(key).collect()
+    }
+
+    async fn listen(&self, inbox: Inbox) -> Result<Option<mpsc::Receiver<RecordNotice>>> {
+        if !self.guarantees.push {
+            return Ok(None);
+        }
+        notices::listen(&self.link, self.statements.clone(), inbox).await.map(Some)
+    }
+
+    async fn add(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
+        match window {
+            None => self.add_to_sequence(key, by).await.map(CounterValue::of_sequence),
+            Some(window) => self.add_to_count(key, by, window).await,
+        }
+    }
+
+    async fn swap(&self, key: &Key, seen: &str, value: &str) -> Result<String> {
+        let parameters = [Literal::Bytes(seen.as_bytes()), Literal::Bytes(value.as_bytes())];
+        let row = self.call("swap_1", key, &parameters).await?;
+        let value = String::from_utf8(row.map_or_else(Vec::new, |row| bytes(&row, "value")));
+        value.map_err(|_| trouble::no_text(self.settings(), key))
+    }
+
+    async fn sweep(&self, idle: Duration) -> Result<()> {
+        let times = [idle, LONGEST_MIN, LONGEST_KEPT].map(|time| Literal::from(micros(time)));
+        let parameters = [&[Literal::Flag(false)], &times[..]].concat();
+        loop {
+            let rows = query(&self.link, self.statements.call("sweep_1", &parameters)).await;
+            let deleted = match rows {
+                Ok(rows) => rows.first().and_then(|row| number(row, "deleted")).unwrap_or(0),
+                // The next sweep may have more luck.
+                Err(refusal) => return refusal.conflict(),
+            };
+            if deleted < SWEEP_MAX {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn close(&self) {
+        self.link.close();
+    }
+}
+
+impl MysqlStore {
+    async fn add_to_sequence(&self, key: &Key, by: u64) -> Result<u64> {
+        // 0 reads the last number. A number that is too large is refused below.
+        let added = if by > NUMBER_MAX { 0 } else { by };
+        let parameters = [added.into(), self.latest_us().into()];
+        let row = self.call("add_to_sequence_1", key, &parameters).await?;
+        let get = |column| row.as_ref().and_then(|row| number(row, column)).unwrap_or(0);
+        if get("is_done") == 1 {
+            Ok(get("value"))
+        } else {
+            errors::checked_sum(key, get("value"), by)
+        }
+    }
+
+    async fn add_to_count(&self, key: &Key, by: u64, window: Window) -> Result<CounterValue> {
+        let limit = window.limit.unwrap_or(NUMBER_MAX).min(NUMBER_MAX);
+        // A number that is too large is refused below.
+        let added = if by > NUMBER_MAX { 0 } else { by };
+        let latest = self.latest_us();
+        let parameters = [added.into(), micros(window.per).into(), limit.into(), latest.into()];
+        let row = self.call("add_to_count_1", key, &parameters).await?;
+        let get = |column| row.as_ref().and_then(|row| number(row, column)).unwrap_or(0);
+        let before = get("counted");
+        let wanted = errors::checked_sum(key, before, by)?;
+        let allowed = window.limit.is_none_or(|limit| wanted <= limit);
+        let value = if allowed { wanted } else { before };
+        Ok(CounterValue::new(value, allowed, Some(Duration::from_micros(get("left_us")))))
+    }
+}
+
+/// A number of an answer. `None`: it is NULL, or there is no such column.
+pub(crate) fn number(row: &Row, column: &str) -> Option<u64> {
+    let value = row.get_opt::<mysql_async::Value, _>(column)?.ok()?;
+    from_value_opt::<Option<i64>>(value).ok()?.map(|number| u64::try_from(number).unwrap_or(0))
+}
+
+/// Bytes of an answer. NULL is none.
+pub(crate) fn bytes(row: &Row, column: &str) -> Vec<u8> {
+    let value = row.get_opt::<Option<Vec<u8>>, _>(column);
+    value.and_then(Result::ok).flatten().unwrap_or_default()
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}

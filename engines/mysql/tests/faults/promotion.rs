@@ -1,0 +1,90 @@
+//! A replica that lags is promoted.
+
+use std::time::Duration;
+
+use tenure_core::{Locks, MutexGuard};
+use tenure_servers::mariadb::{Server, Setup};
+
+use super::stage::{LONG, at_last, connect, number, play, soon};
+
+/// The longest ttl in use.
+const TTL: Duration = Duration::from_secs(4);
+
+async fn lock(locks: &Locks, key: &str, ttl: Duration) -> MutexGuard {
+    let mutex = locks.mutex(key).ttl(ttl);
+    at_last("it is locked", async || mutex.lock().await).await
+}
+
+fn url_of_both(one: &Server, two: &Server) -> String {
+    let port = format!("{}/", one.port());
+    one.url().replace(&port, &format!("{},127.0.0.1:{}/", one.port(), two.port()))
+}
+
+/// Starts a server and a replica. The longest ttl is [`TTL`]: the least of new tables is 60 s.
+async fn replicated() -> (Server, Server) {
+    let primary = Setup::new().binary_log().start().unwrap();
+    let locks = connect(primary.url()).await;
+    primary.sql("UPDATE locks.tenure_meta SET longest_us = 0, longest_before_us = 0").unwrap();
+    for key in ["k", "known"] {
+        lock(&locks, key, TTL).await.release().await.unwrap();
+    }
+    let replica = primary.replica().unwrap();
+    (primary, replica)
+}
+
+#[test]
+fn a_replica_that_lags_is_promoted_and_tokens_grow_over_all_that_it_lacks() {
+    play(async || {
+        let (primary, replica) = replicated().await;
+        let locks = connect(url_of_both(&primary, &replica)).await;
+        let warnings = &locks.guarantees().warnings;
+        let warned = warnings.iter().any(|warning| warning.contains("replicas are asynchronous"));
+        assert!(warned, "{warnings:?}");
+        replica.cut().unwrap();
+        let mut tokens = Vec::new();
+        for key in ["k", "k", "new"] {
+            let guard = lock(&locks, key, TTL).await;
+            tokens.push(guard.token());
+            guard.release().await.unwrap();
+        }
+        primary.kill().unwrap();
+        replica.promote().unwrap();
+        for key in ["k", "new"] {
+            let guard = lock(&locks, key, TTL).await;
+            assert!(tokens.iter().all(|token| guard.token() > *token), "{key}: {tokens:?}");
+            guard.release().await.unwrap();
+        }
+    });
+}
+
+/// A holder that the replica does not know, after the promotion. With the quarantine, its lease has
+/// ended before another client is served; without it, two hold.
+#[test]
+fn a_holder_that_the_promoted_replica_does_not_know_has_ended_before_the_next_is_served() {
+    play(async || {
+        for is_quarantine_off in [false, true] {
+            let (primary, replica) = replicated().await;
+            let both = connect(url_of_both(&primary, &replica)).await;
+            let known = lock(&both, "known", TTL).await;
+            replica.catch_up(&primary).unwrap();
+            if is_quarantine_off {
+                let forget = "UPDATE locks.tenure_meta SET longest_us = 0, longest_before_us = 0";
+                primary.sql(forget).unwrap();
+                replica.catch_up(&primary).unwrap();
+            }
+            replica.cut().unwrap();
+            let ttl = if is_quarantine_off { LONG } else { TTL };
+            let unknown = lock(&connect(primary.url()).await, "k", ttl).await;
+            primary.kill().unwrap();
+            replica.promote().unwrap();
+            let other = connect(replica.url()).await;
+            at_last("a known holder renews", async || known.extend().await).await;
+            let next = soon("it is served in the end", lock(&other, "k", TTL)).await;
+            assert_eq!(unknown.check().is_ok(), is_quarantine_off);
+            assert!(next.token() > unknown.token());
+            next.check().unwrap();
+            let quarantines = "SELECT serve_from_us > 0 FROM locks.tenure_meta";
+            assert_eq!(number(&replica, quarantines), 1);
+        }
+    });
+}

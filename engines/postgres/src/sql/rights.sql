@@ -1,0 +1,5 @@
+-- The rights that other users need:
+-- GRANT USAGE ON SCHEMA {schema} TO app;
+-- GRANT SELECT, UPDATE ON {schema}.meta TO app;
+-- GRANT SELECT, INSERT, UPDATE, DELETE ON {schema}.line, {schema}.count, {schema}.value TO app;
+-- GRANT SELECT, INSERT, UPDATE ON {schema}.sequence TO app;
