@@ -227,7 +227,7 @@ fn the_page_shows_a_line_and_ends_a_hold_in_a_browser() {
              document.dispatchEvent(new Event('visibilitychange'))"
         ));
     }
-    let missed = "/^[0-9]+m?s hidden: events are missing$/";
+    let missed = "/^This tab was hidden for [0-9]+m?s: /";
     tab.shows(
         "the mark",
         &format!("{missed}.test(document.querySelector('#log .gap')?.textContent)"),

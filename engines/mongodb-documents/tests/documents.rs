@@ -27,7 +27,7 @@ fn arena(shelves: Shelves) -> Arena {
     };
     let (fresh, count) = (TicketId::fresh(), COUNT.fetch_add(1, Ordering::Relaxed));
     // A repeated leave cannot tell what its first try did, so no answer may be late here.
-    let url = format!("{url}&timeout=30s&collection=shop-{count}-{fresh}");
+    let url = format!("{url}&collection=shop-{count}-{fresh}&timeout=30s");
     let host: Arc<dyn Runtime> = Arc::new(BackgroundRuntime::for_drivers());
     let (home, at, names) = (host.clone(), url.clone(), shop::Names::default());
     let open = move || {

@@ -44,7 +44,9 @@ pub(crate) struct Shop {
 
 impl Shop {
     pub(crate) async fn open(url: &str, shelves: Shelves, names: Names) -> Result<Self> {
-        let (at, name) = url.split_once("&collection=").expect("it names a collection");
+        // The driver knows neither the collection nor what follows it.
+        let (at, settings) = url.split_once("&collection=").expect("it names a collection");
+        let name = settings.split('&').next().unwrap_or_default();
         let client = Client::with_uri_str(at).await.map_err(told)?;
         let goods = client.database("tenure").collection(name);
         let store = documents()?.engine(url).await?;
