@@ -27,7 +27,7 @@
 //! | `facts` | the results of the start-up check: guarantees, refusals, warnings |
 //! | `sql`, `schema` | the statements, and the tables |
 //! | `renewals` | renewals of several lines in one statement |
-//! | `store`, `row_wait` | `RecordStore`, the contract of a store of records; waits for a row |
+//! | `store` | `RecordStore`, the contract of a store of records |
 //! | `transaction` | the holder's own transaction, which keeps its successor out |
 //! | `trouble` | error messages |
 
@@ -37,7 +37,6 @@ mod facts;
 mod notices;
 mod primary;
 mod renewals;
-mod row_wait;
 mod schema;
 mod settings;
 mod sql;

@@ -4,12 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mysql_async::{Row, from_value_opt};
-use tenure_core::sync::Mutex;
 use tenure_core::{CounterValue, Guarantees, Key, NUMBER_MAX, Result, Window, errors};
 use tenure_kit::{Link, ServerClient};
 use tenure_record::{
-    Decide, FoundRecord, Inbox, LineRecord, LoneStep, LoneVerb, RecordChange, RecordNotice,
-    RecordStore, RenewalBatcher,
+    Decide, FoundRecord, Inbox, LineRecord, LoneStep, LoneVerb, ROW_BACKOFF, RecordChange,
+    RecordNotice, RecordStore, RenewalBatcher, RowWait, RowWaits, ServerClock, counted, micros,
 };
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -17,14 +16,13 @@ use tokio::time::Instant;
 use crate::notices;
 use crate::primary::{MysqlPrimary, query};
 use crate::renewals::{MysqlRenewals, Renewed};
-use crate::row_wait::{LockedRows, ROW_BACKOFF, RowTries};
 use crate::settings::Settings;
 use crate::sql::{Literal, Procedures, SWEEP_MAX};
 use crate::trouble;
 
-/// Maximum age of a statement that joins or writes, if the client's time limit is longer. Orphans
-/// are twice as old when they are deleted.
-const LATE_MAX: Duration = Duration::from_secs(300);
+/// The least time limit of an answer with which the server may wait for a row: it knows whole
+/// seconds only, and waits for one.
+const PATIENT_MIN: Duration = Duration::from_millis(1500);
 /// The least quarantine on another server.
 const LONGEST_MIN: Duration = Duration::from_secs(60);
 /// How long a longest ttl is remembered after it was used last: between this time and its double.
@@ -37,9 +35,8 @@ pub struct MysqlStore {
     link: Arc<Link<MysqlPrimary>>,
     statements: Arc<Procedures>,
     guarantees: Guarantees,
-    /// The server's clock at a moment of this process, from the last answer.
-    clock: Mutex<(Instant, u64)>,
-    row_waits: LockedRows,
+    clock: ServerClock,
+    row_waits: RowWaits,
     renewals: RenewalBatcher<MysqlRenewals>,
 }
 
@@ -69,12 +66,13 @@ impl MysqlStore {
     pub(crate) async fn open(settings: Settings) -> Result<Self> {
         settings.check()?;
         let statements = Arc::new(Procedures::new(&settings.prefix));
-        let row_waits = LockedRows::new(settings.timeout);
+        let row_waits = RowWaits::new(settings.timeout >= PATIENT_MIN);
+        let answers_within = settings.answers_within();
         let link = Link::kept(ServerClient::new(MysqlPrimary { settings }));
         let guarantees = link.connection().await?.facts.guarantees(&link.server().settings);
         let asked = Instant::now();
         let now_us = crate::schema::make(&link, &statements).await?;
-        let clock = Mutex::new((asked, now_us));
+        let clock = ServerClock::new(asked, now_us, answers_within);
         let renewals = MysqlRenewals { link: link.clone(), statements: statements.clone() };
         let renewals = RenewalBatcher::new(renewals);
         Ok(Self { link, statements, guarantees, clock, row_waits, renewals })
@@ -94,12 +92,12 @@ impl MysqlStore {
     ) -> Result<Option<Row>> {
         let mut wait = self.row_waits.begin(key);
         loop {
-            match self.call_once(procedure, key, &wait, parameters).await? {
+            match self.call_once(procedure, key, &mut wait, parameters).await? {
                 Some(rows) => {
                     wait.is_over();
                     return Ok(rows.into_iter().next());
                 }
-                None => wait.pause(self.settings()).await?,
+                None => self.pause(&mut wait).await?,
             }
         }
     }
@@ -109,7 +107,7 @@ impl MysqlStore {
         &self,
         procedure: &str,
         key: &Key,
-        wait: &RowTries<'_>,
+        wait: &mut RowWait<'_>,
         parameters: &[Literal<'_>],
     ) -> Result<Option<Vec<Row>>> {
         let first = [Literal::Flag(wait.is_patient()), Literal::Bytes(key.as_str().as_bytes())];
@@ -120,13 +118,19 @@ impl MysqlStore {
         }
     }
 
+    /// Pauses after a try that did not get the row of a key.
+    async fn pause(&self, wait: &mut RowWait<'_>) -> Result<()> {
+        let locked = |key: &Key| trouble::locked_row(self.settings(), key);
+        wait.pause(self.settings().timeout * 2, locked).await
+    }
+
     async fn read_record(&self, key: &Key) -> Result<SeenRecord> {
         let mut wait = self.row_waits.begin(key);
         loop {
-            match self.call_once("read_1", key, &wait, &[]).await? {
+            match self.call_once("read_1", key, &mut wait, &[]).await? {
                 // It locks no row, so the row may still be locked.
                 Some(rows) => return self.record_of(rows.first()),
-                None => wait.pause(self.settings()).await?,
+                None => self.pause(&mut wait).await?,
             }
         }
     }
@@ -135,7 +139,7 @@ impl MysqlStore {
     fn record_of(&self, row: Option<&Row>) -> Result<SeenRecord> {
         let read = row.and_then(SeenRecord::of);
         let read = read.ok_or_else(|| trouble::no_meta(self.settings()))?;
-        self.set_clock(read.found.now_us);
+        self.clock.set(read.found.now_us);
         Ok(read)
     }
 
@@ -148,7 +152,7 @@ impl MysqlStore {
         }
         if row.and_then(|row| number(row, "is_done")) == Some(1) {
             let get = |column| row.and_then(|row| number(row, column)).unwrap_or(0);
-            self.set_clock(get("now_us"));
+            self.clock.set(get("now_us"));
             return Ok(StepOutcome::Yes(get("last")));
         }
         self.record_of(row).map(StepOutcome::Changed)
@@ -158,20 +162,20 @@ impl MysqlStore {
         &self,
         key: &Key,
         step: &LoneStep,
-        wait: &RowTries<'_>,
+        wait: &mut RowWait<'_>,
     ) -> Result<StepOutcome> {
         let (tickets, ttl) = (Literal::Bytes(&step.tickets), step.ttl_us.into());
         let rows = match step.verb {
             LoneVerb::Join => {
                 let is_exclusive = Literal::Flag(step.is_exclusive);
-                let parameters = [tickets, ttl, is_exclusive, self.latest_us().into()];
+                let parameters = [tickets, ttl, is_exclusive, self.clock.latest_us().into()];
                 self.call_once("join_1", key, wait, &parameters).await?
             }
             LoneVerb::Renew => {
                 return match self.renewals.renew(key, step).await? {
                     Some(Renewed::Alone(rows)) => self.written(Some(&rows)),
                     Some(Renewed::Yes { last, now_us }) => {
-                        self.set_clock(now_us);
+                        self.clock.set(now_us);
                         Ok(StepOutcome::Yes(last))
                     }
                     // The write may wait for the row, and the statement of many renewals may not.
@@ -188,7 +192,7 @@ impl MysqlStore {
         key: &Key,
         read: &SeenRecord,
         change: &RecordChange,
-        wait: &RowTries<'_>,
+        wait: &mut RowWait<'_>,
     ) -> Result<StepOutcome> {
         let RecordChange { record, serves, until_us, .. } = change;
         let LineRecord { at_us, last, holder, ends_us, tickets } = record;
@@ -198,7 +202,7 @@ impl MysqlStore {
             read.at_us.into(),
             read.found.serve_from_us.into(),
             // A statement that a silent server carries out late is refused as well.
-            (*until_us).min(read.found.now_us.saturating_add(self.late_us())).into(),
+            (*until_us).min(self.clock.latest_after(read.found.now_us)).into(),
             Literal::Flag(*serves),
             (*at_us).into(),
             (*last).into(),
@@ -209,21 +213,6 @@ impl MysqlStore {
         ];
         let rows = self.call_once("write_1", key, wait, &parameters).await?;
         self.written(rows.as_deref())
-    }
-
-    fn set_clock(&self, now_us: u64) {
-        *self.clock.lock() = (Instant::now(), now_us);
-    }
-
-    /// The server's clock at the time at which a request of now is no longer waited for.
-    fn latest_us(&self) -> u64 {
-        let (at, now_us) = *self.clock.lock();
-        now_us.saturating_add(micros(at.elapsed())).saturating_add(self.late_us())
-    }
-
-    /// The time for which a statement that joins or writes may be on its way.
-    fn late_us(&self) -> u64 {
-        micros(self.settings().answers_within().min(LATE_MAX))
     }
 }
 
@@ -260,14 +249,14 @@ impl RecordStore for MysqlStore {
         let mut wait = self.row_waits.begin(key);
         let mut known = None;
         if let Some(step) = lone {
-            match self.step_alone(key, step, &wait).await? {
+            match self.step_alone(key, step, &mut wait).await? {
                 StepOutcome::Yes(last) => {
                     wait.is_over();
                     return Ok(Some(last));
                 }
                 StepOutcome::Changed(now) => known = Some(now),
                 StepOutcome::Held | StepOutcome::Unread => {}
-                StepOutcome::Locked => wait.pause(self.settings()).await?,
+                StepOutcome::Locked => self.pause(&mut wait).await?,
             }
         }
         let mut is_held = false;
@@ -283,7 +272,7 @@ impl RecordStore for MysqlStore {
                 found.serve_from_us = found.serve_from_us.max(found.now_us + micros(HELD_FOR));
             }
             let Some(change) = decide(&found) else { return Ok(None) };
-            let outcome = self.write(key, &read, &change, &wait).await?;
+            let outcome = self.write(key, &read, &change, &mut wait).await?;
             if !matches!(outcome, StepOutcome::Locked) {
                 wait.is_over();
             }
@@ -293,7 +282,7 @@ impl RecordStore for MysqlStore {
                 StepOutcome::Changed(now) => known = Some(now),
                 StepOutcome::Held => is_held = true,
                 StepOutcome::Unread => {}
-                StepOutcome::Locked => wait.pause(self.settings()).await?,
+                StepOutcome::Locked => self.pause(&mut wait).await?,
             }
         }
     }
@@ -365,7 +354,7 @@ impl MysqlStore {
     async fn add_to_sequence(&self, key: &Key, by: u64) -> Result<u64> {
         // 0 reads the last number. A number that is too large is refused below.
         let added = if by > NUMBER_MAX { 0 } else { by };
-        let parameters = [added.into(), self.latest_us().into()];
+        let parameters = [added.into(), self.clock.latest_us().into()];
         let row = self.call("add_to_sequence_1", key, &parameters).await?;
         let get = |column| row.as_ref().and_then(|row| number(row, column)).unwrap_or(0);
         if get("is_done") == 1 {
@@ -379,15 +368,11 @@ impl MysqlStore {
         let limit = window.limit.unwrap_or(NUMBER_MAX).min(NUMBER_MAX);
         // A number that is too large is refused below.
         let added = if by > NUMBER_MAX { 0 } else { by };
-        let latest = self.latest_us();
+        let latest = self.clock.latest_us();
         let parameters = [added.into(), micros(window.per).into(), limit.into(), latest.into()];
         let row = self.call("add_to_count_1", key, &parameters).await?;
         let get = |column| row.as_ref().and_then(|row| number(row, column)).unwrap_or(0);
-        let before = get("counted");
-        let wanted = errors::checked_sum(key, before, by)?;
-        let allowed = window.limit.is_none_or(|limit| wanted <= limit);
-        let value = if allowed { wanted } else { before };
-        Ok(CounterValue::new(value, allowed, Some(Duration::from_micros(get("left_us")))))
+        counted(key, get("counted"), by, window, get("left_us"))
     }
 }
 
@@ -401,8 +386,4 @@ pub(crate) fn number(row: &Row, column: &str) -> Option<u64> {
 pub(crate) fn bytes(row: &Row, column: &str) -> Vec<u8> {
     let value = row.get_opt::<Option<Vec<u8>>, _>(column);
     value.and_then(Result::ok).flatten().unwrap_or_default()
-}
-
-fn micros(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }

@@ -22,7 +22,7 @@
 //! | `socket`, `connection`, `primary` | how a connection to the primary is opened, given up and closed, and a statement on it |
 //! | `facts` | the results of the start-up check: guarantees, refusals, warnings |
 //! | `sql`, `schema` | the statements, and the tables |
-//! | `store`, `row_wait` | `RecordStore`, the contract of a store of records; waits for a row |
+//! | `store` | `RecordStore`, the contract of a store of records |
 //! | `renewals` | renewals of several lines in one statement |
 //! | `notices` | `LISTEN` and `NOTIFY` |
 //! | `hold_in` | the holder's own transaction, which keeps its successor out |
@@ -36,7 +36,6 @@ mod hold_in;
 mod notices;
 mod primary;
 mod renewals;
-mod row_wait;
 mod schema;
 mod settings;
 mod socket;

@@ -9,7 +9,7 @@ use tenure_record::{LoneRenewal, RenewalStore};
 use tokio_postgres::Row;
 
 use crate::primary::{Parameter, Primary, query};
-use crate::row_wait::TABLE_TIMEOUT;
+use crate::sql::TABLE_TIMEOUT;
 use crate::trouble;
 
 /// Sends renewals by the function `renew_1`.

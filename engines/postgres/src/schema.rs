@@ -6,7 +6,7 @@ use tokio::time::{sleep, timeout};
 use tokio_postgres::Row;
 
 use crate::primary::{Parameter, Primary, QueryRefusal, give_up_silent, query};
-use crate::row_wait::TABLE_TIMEOUT;
+use crate::sql::TABLE_TIMEOUT;
 use crate::sql::{self, Statements};
 use crate::store::unsigned;
 use crate::trouble;

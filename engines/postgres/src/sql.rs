@@ -36,6 +36,9 @@ pub(crate) const NOTIFY: &str = "SELECT set_config('synchronous_commit', 'off', 
      set_config('lock_timeout', '50ms', true), pg_notify(channel, payload) \
      FROM unnest($1, $2) AS notices (channel, payload)";
 
+/// Time limit of a statement that passes over the rows of others: only a lock on a whole table is
+/// in its way.
+pub(crate) const TABLE_TIMEOUT: &str = "50ms";
 /// Maximum rows that one sweep deletes from each table.
 pub(crate) const SWEEP_MAX: u64 = 1000;
 

@@ -3,12 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_core::sync::Mutex;
 use tenure_core::{CounterValue, Guarantees, Key, NUMBER_MAX, Result, Window, errors};
 use tenure_kit::{Link, ServerClient};
 use tenure_record::{
-    Decide, FoundRecord, Inbox, LineRecord, LoneStep, LoneVerb, RecordChange, RecordNotice,
-    RecordStore, RenewalBatcher,
+    Decide, FoundRecord, Inbox, LineRecord, LoneStep, LoneVerb, ROW_BACKOFF, RecordChange,
+    RecordNotice, RecordStore, RenewalBatcher, RowWait, RowWaits, ServerClock, counted, micros,
 };
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{Instant, timeout};
@@ -17,9 +16,8 @@ use tokio_postgres::Row;
 use crate::notices;
 use crate::primary::{Parameter, Primary, query};
 use crate::renewals::PostgresRenewals;
-use crate::row_wait::{ROW_BACKOFF, RowWait, RowWaits, TABLE_TIMEOUT};
 use crate::settings::Settings;
-use crate::sql::{SWEEP_MAX, Statements};
+use crate::sql::{SWEEP_MAX, Statements, TABLE_TIMEOUT};
 use crate::trouble;
 
 /// Tries to send a notice.
@@ -27,11 +25,15 @@ const NOTICE_TRIES_MAX: u32 = 5;
 /// Maximum steps whose notices are being sent. Those of others are not sent.
 const SENDING_MAX: u32 = 1024;
 
+/// Time limit of a patient try to get a row.
+const ROW_TIMEOUT: Duration = Duration::from_millis(500);
+/// Time limit of other tries.
+const ROW_TIMEOUT_AGAIN: Duration = Duration::from_millis(50);
+/// Time limit of the tries after [`ROW_TRIES_MANY`]: a transaction of a stranger has the row.
+const ROW_TIMEOUT_LAST: Duration = Duration::from_millis(5);
+const ROW_TRIES_MANY: u32 = 8;
 /// Time after which a waiter looks again whether the holder's transaction has ended.
 const HELD_FOR: Duration = Duration::from_millis(250);
-/// Maximum age of a statement that joins or writes, if the client's time limit is longer. Orphans
-/// are twice as old when they are deleted.
-const LATE_MAX: Duration = Duration::from_secs(300);
 
 /// The least quarantine after a promotion.
 const LONGEST_MIN: Duration = Duration::from_secs(60);
@@ -43,8 +45,7 @@ pub struct PostgresStore {
     link: Arc<Link<Primary>>,
     statements: Statements,
     guarantees: Guarantees,
-    /// The server's clock at a moment of this process, from the last answer.
-    clock: Mutex<(Instant, u64)>,
+    clock: ServerClock,
     row_waits: RowWaits,
     renewals: RenewalBatcher<PostgresRenewals>,
     /// Permits to send notices.
@@ -82,7 +83,9 @@ impl PostgresStore {
         };
         let asked = Instant::now();
         let now_us = crate::schema::make(&link, &statements).await?;
-        let (clock, row_waits) = (Mutex::new((asked, now_us)), RowWaits::default());
+        let answers_within = link.server().settings.answers_within();
+        let clock = ServerClock::new(asked, now_us, answers_within);
+        let row_waits = RowWaits::new(true);
         let renewals = PostgresRenewals { link: link.clone(), statement: statements.renew.clone() };
         let renewals = RenewalBatcher::new(renewals);
         let sending = Arc::new(Semaphore::new(SENDING_MAX as usize));
@@ -103,9 +106,9 @@ impl PostgresStore {
     ) -> Result<Option<Row>> {
         let mut wait = self.row_waits.begin(key);
         loop {
-            match self.query_once(statement, key, &wait, parameters).await? {
+            match self.query_once(statement, key, &mut wait, parameters).await? {
                 Some(rows) => return Ok(rows.into_iter().next()),
-                None => wait.pause(self.settings()).await?,
+                None => self.pause(&mut wait).await?,
             }
         }
     }
@@ -115,10 +118,10 @@ impl PostgresStore {
         &self,
         statement: &str,
         key: &Key,
-        wait: &RowWait<'_>,
+        wait: &mut RowWait<'_>,
         parameters: &[Parameter<'_>],
     ) -> Result<Option<Vec<Row>>> {
-        let limit = wait.limit(self.settings());
+        let limit = self.row_limit(wait);
         let all: Vec<_> = [&[Parameter::Text(&limit), key_of(key)], parameters].concat();
         match query(&self.link, statement, &all).await {
             Ok(rows) => {
@@ -129,6 +132,25 @@ impl PostgresStore {
         }
     }
 
+    /// Pauses after a try that did not get the row of a key.
+    async fn pause(&self, wait: &mut RowWait<'_>) -> Result<()> {
+        let locked = |key: &Key| trouble::locked_row(self.settings(), key);
+        wait.pause(self.settings().timeout * 2, locked).await
+    }
+
+    /// The time limit of the next try for a row, as PostgreSQL reads it.
+    fn row_limit(&self, wait: &mut RowWait<'_>) -> String {
+        let limit = if wait.is_patient() {
+            ROW_TIMEOUT
+        } else if wait.is_hopeless(ROW_TRIES_MANY) {
+            ROW_TIMEOUT_LAST
+        } else {
+            ROW_TIMEOUT_AGAIN
+        };
+        // The answer must come before the client gives the connection up. 0 would be no limit.
+        format!("{}ms", limit.min(self.settings().timeout / 4).as_millis().max(1))
+    }
+
     async fn read_record(&self, key: &Key) -> Result<ReadRecord> {
         let row = self.query_row(&self.statements.read, key, &[]).await?;
         Ok(self.record_of(&row.ok_or_else(|| trouble::no_meta(self.settings()))?))
@@ -137,7 +159,7 @@ impl PostgresStore {
     /// The record in the answer of a function.
     fn record_of(&self, row: &Row) -> ReadRecord {
         let read = ReadRecord::of(row);
-        self.set_clock(read.found.now_us);
+        self.clock.set(read.found.now_us);
         read
     }
 
@@ -146,19 +168,24 @@ impl PostgresStore {
         let Some(rows) = rows else { return Ok(Written::Locked) };
         let row = rows.first().ok_or_else(|| trouble::no_meta(self.settings()))?;
         if row.get("is_done") {
-            self.set_clock(unsigned(row.get("now_us")));
+            self.clock.set(unsigned(row.get("now_us")));
             return Ok(Written::Yes(unsigned(row.get("last"))));
         }
         Ok(Written::Changed(self.record_of(row)))
     }
 
-    async fn step_alone(&self, key: &Key, step: &LoneStep, wait: &RowWait<'_>) -> Result<Written> {
+    async fn step_alone(
+        &self,
+        key: &Key,
+        step: &LoneStep,
+        wait: &mut RowWait<'_>,
+    ) -> Result<Written> {
         let all = &self.statements;
         let (tickets, ttl) = (Parameter::Bytes(&step.tickets), step.ttl_us.into());
         let rows = match step.verb {
             LoneVerb::Join => {
                 let is_exclusive = Parameter::Flag(step.is_exclusive);
-                let parameters = [tickets, ttl, is_exclusive, self.latest_us().into()];
+                let parameters = [tickets, ttl, is_exclusive, self.clock.latest_us().into()];
                 self.query_once(&all.join, key, wait, &parameters).await?
             }
             LoneVerb::Renew => self.renewals.renew(key, step).await?.map(|row| vec![row]),
@@ -172,7 +199,7 @@ impl PostgresStore {
         key: &Key,
         read: &ReadRecord,
         change: &RecordChange,
-        wait: &RowWait<'_>,
+        wait: &mut RowWait<'_>,
     ) -> Result<Written> {
         let RecordChange { record, serves, until_us, .. } = change;
         let LineRecord { at_us, last, holder, ends_us, tickets } = record;
@@ -181,7 +208,7 @@ impl PostgresStore {
             Parameter::Number(read.at_us),
             read.found.serve_from_us.into(),
             // A statement that a silent server carries out late is refused as well.
-            (*until_us).min(read.found.now_us.saturating_add(self.late_us())).into(),
+            (*until_us).min(self.clock.latest_after(read.found.now_us)).into(),
             Parameter::Flag(*serves),
             (*at_us).into(),
             (*last).into(),
@@ -219,21 +246,6 @@ impl PostgresStore {
             }
         });
     }
-
-    fn set_clock(&self, now_us: u64) {
-        *self.clock.lock() = (Instant::now(), now_us);
-    }
-
-    /// The server's clock at the time at which a request of now is no longer waited for.
-    fn latest_us(&self) -> u64 {
-        let (at, now_us) = *self.clock.lock();
-        now_us.saturating_add(micros(at.elapsed())).saturating_add(self.late_us())
-    }
-
-    /// The time for which a statement that joins or writes may be on its way.
-    fn late_us(&self) -> u64 {
-        micros(self.settings().answers_within().min(LATE_MAX))
-    }
 }
 
 impl ReadRecord {
@@ -268,14 +280,14 @@ impl RecordStore for PostgresStore {
         let mut wait = self.row_waits.begin(key);
         let mut known = None;
         if let Some(step) = lone {
-            match self.step_alone(key, step, &wait).await? {
+            match self.step_alone(key, step, &mut wait).await? {
                 Written::Yes(last) => {
                     // A renewal goes with others, and so does not say it itself.
                     wait.is_over();
                     return Ok(Some(last));
                 }
                 Written::Changed(now) | Written::Held(now) => known = Some(now),
-                Written::Locked => wait.pause(self.settings()).await?,
+                Written::Locked => self.pause(&mut wait).await?,
             }
         }
         let mut is_held = false;
@@ -291,14 +303,14 @@ impl RecordStore for PostgresStore {
                 found.serve_from_us = found.serve_from_us.max(found.now_us + micros(HELD_FOR));
             }
             let Some(change) = decide(&found) else { return Ok(None) };
-            match self.write(key, &read, &change, &wait).await? {
+            match self.write(key, &read, &change, &mut wait).await? {
                 Written::Yes(_) => {
                     self.send(&change.notices);
                     return Ok(None);
                 }
                 Written::Changed(now) => known = Some(now),
                 Written::Held(now) => (known, is_held) = (Some(now), true),
-                Written::Locked => wait.pause(self.settings()).await?,
+                Written::Locked => self.pause(&mut wait).await?,
             }
         }
     }
@@ -393,11 +405,7 @@ impl PostgresStore {
         let parameters = [added.into(), window_us.into(), limit.into()];
         let row = self.query_row(&self.statements.add_to_count, key, &parameters).await?;
         let get = |column| row.as_ref().map_or(0, |row| unsigned(row.get(column)));
-        let before = get("before");
-        let wanted = errors::checked_sum(key, before, by)?;
-        let allowed = window.limit.is_none_or(|limit| wanted <= limit);
-        let value = if allowed { wanted } else { before };
-        Ok(CounterValue::new(value, allowed, Some(Duration::from_micros(get("left_us")))))
+        counted(key, get("before"), by, window, get("left_us"))
     }
 }
 
@@ -420,8 +428,4 @@ fn key_of(key: &Key) -> Parameter<'_> {
 /// A number of the tables, none of which is negative.
 pub(crate) fn unsigned(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
-}
-
-fn micros(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }

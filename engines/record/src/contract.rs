@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_core::{CounterValue, Guarantees, Key, NUMBER_MAX, Result, Window};
+use tenure_core::{CounterValue, Guarantees, Key, NUMBER_MAX, Result, Window, errors};
 use tokio::sync::mpsc;
 
 use crate::format::micros;
@@ -125,6 +125,25 @@ impl LoneStep {
             }),
         }
     }
+}
+
+/// Returns the result of an addition to a windowed count. `before` is the count before it, and
+/// `left_us` the time until its window ends.
+///
+/// # Errors
+///
+/// The sum is larger than a number may be.
+pub fn counted(
+    key: &Key,
+    before: u64,
+    by: u64,
+    window: Window,
+    left_us: u64,
+) -> Result<CounterValue> {
+    let wanted = errors::checked_sum(key, before, by)?;
+    let allowed = window.limit.is_none_or(|limit| wanted <= limit);
+    let value = if allowed { wanted } else { before };
+    Ok(CounterValue::new(value, allowed, Some(Duration::from_micros(left_us))))
 }
 
 /// A client of a store with a record, a clock and an atomic step.

@@ -125,7 +125,8 @@ pub(crate) fn unreadable(key: &Key) -> Error {
     errors::with_place(errors::unreadable_ticket(), key, "in its record")
 }
 
-pub(crate) fn micros(time: Duration) -> u64 {
+/// Returns a time in microseconds, or the largest number if it is longer.
+pub fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
