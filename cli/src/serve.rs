@@ -3,30 +3,33 @@
 mod stores;
 
 use std::fs::{self, File};
+use std::future::pending;
 use std::io::{self, Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
-use futures_util::future::{join_all, select_all};
+use futures_util::future::{join_all, select, select_all};
 use rustix::fs::Mode;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, umask};
 use serde::Serialize;
-use tenure::Locks;
 use tenure::serve::{CONNECTIONS_MAX, HttpServer, Mounts, Role, Serve};
+use tenure::{Error, Locks};
 use tenure_kit::rfc3339::rfc3339;
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use crate::failure::{Failure, REFUSED, answer, say};
 use crate::screen::printable;
-use crate::serve::stores::NamedStore;
-use crate::store::{Address, SETTLE_MAX, command_on, opened_or_awaited};
+use crate::serve::stores::{NamedStore, OpenedStores};
+use crate::store::{Address, SETTLE_MAX, command_on};
 
 /// Where the page is, unless `--listen` or `--socket` names another place.
 const LISTEN_DEFAULT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 7400);
@@ -50,7 +53,7 @@ const OTHER_FILES_MAX: u64 = 256;
 /// releases. Refused requests and wrong tokens of a store have at most one line a second.
 ///
 /// With several stores, each has its page and API at /stores/NAME/. The page at / lists them, and
-/// /metrics has all of them.
+/// /metrics has all of them. tenure starts when one of them answers, and tries the others again.
 ///
 /// Without options only programs of this machine reach the page, at 127.0.0.1:7400, and each of its
 /// users has the role. Another address needs --token-file or --trust-header, and --behind-tls:
@@ -131,19 +134,14 @@ struct SocketFile {
 pub(crate) fn serve(at: &Address, args: &Args) -> Result<u8, Failure> {
     args.check()?;
     let token = args.token_file.as_deref().map(read_token).transpose()?;
-    let stores = stores::of(at, &args.on)?;
-    let mut served = Vec::new();
-    for store in stores {
-        let locks = opened_or_awaited(&store.address)?;
-        store.address.warn(&locks);
-        served.push((store, locks));
-    }
-    permit_connections(served.len());
+    let stores = stores::open(stores::of(at, &args.on)?)?;
+    permit_connections(stores.len());
     let runtime = Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let outcome = args.serve(at.quiet, &served, token).await;
+        let mut open = Vec::new();
+        let outcome = args.serve(at.quiet, stores, &mut open, token).await;
         // The server holds no lock that could stay.
-        let _ = timeout(SETTLE_MAX, join_all(served.iter().map(|(_, locks)| locks.close()))).await;
+        let _ = timeout(SETTLE_MAX, join_all(open.iter().map(Locks::close))).await;
         outcome
     })
 }
@@ -177,7 +175,8 @@ impl Args {
     async fn serve(
         &self,
         quiet: bool,
-        stores: &[(NamedStore, Locks)],
+        stores: OpenedStores,
+        open: &mut Vec<Locks>,
         token: Option<String>,
     ) -> Result<u8, Failure> {
         let mut ends = Vec::new();
@@ -185,18 +184,30 @@ impl Args {
             ends.push(signal(kind)?);
         }
         let (listener, address, names) = self.bind().await?;
-        let mut services = Vec::new();
+        let (mut services, mut shown) = (Vec::new(), Vec::new());
+        let (later, mut opened_later) = mpsc::channel(stores.len());
         for (store, locks) in stores {
-            let service = self.service(store, locks, token.clone(), &names)?;
-            services.push((store.name.clone(), service));
+            let service = match locks {
+                Ok(locks) => {
+                    shown.push(printable(&locks.guarantees().store).into_owned());
+                    open.push(locks.clone());
+                    Ok(self.service(&store, &locks, token.clone(), &names)?)
+                }
+                Err(failure) => {
+                    say(&format!("trying {} again: {}", store.name, failure.sentence()));
+                    stores::open_later(store.clone(), later.clone());
+                    Err(Error::unavailable(failure.sentence()))
+                }
+            };
+            services.push((store.name, service));
         }
-        let server = match services.len() {
-            1 => HttpServer::new(services.remove(0).1),
-            _ => HttpServer::new(Mounts::new(services)?),
+        let mounts = match services.len() {
+            1 => services.remove(0).1?.into(),
+            _ => Mounts::new(services)?,
         };
+        let server = HttpServer::new(mounts.clone());
         if !quiet {
-            let names = stores.iter().map(|(_, locks)| printable(&locks.guarantees().store));
-            let (stores, role) = (names.collect::<Vec<_>>().join(", "), self.role.name());
+            let (stores, role) = (shown.join(", "), self.role.name());
             say(&format!("serving {stores} with the role `{role}`; interrupt to end"));
         }
         answer(format!("{address}\n"))?;
@@ -204,13 +215,30 @@ impl Args {
             let ends = ends.iter_mut().map(|end| Box::pin(end.recv()));
             select_all(ends).await;
         };
-        match listener {
-            Listener::Tcp(listener) => server.serve_tcp(listener, end).await,
-            Listener::Unix(listener, file) => {
-                server.serve_unix(listener, end).await;
-                drop(file);
+        let serve = async {
+            match listener {
+                Listener::Tcp(listener) => server.serve_tcp(listener, end).await,
+                Listener::Unix(listener, file) => {
+                    server.serve_unix(listener, end).await;
+                    drop(file);
+                }
             }
-        }
+        };
+        let mount_later = async {
+            while let Some((store, locks)) = opened_later.recv().await {
+                let service = locks.and_then(|locks| {
+                    open.push(locks.clone());
+                    self.service(&store, &locks, token.clone(), &names)
+                });
+                if service.is_ok() && !quiet {
+                    say(&format!("serving {}", store.name));
+                }
+                let service = service.map_err(|it| Error::unavailable(it.sentence()));
+                mounts.set(&store.name, service);
+            }
+            pending::<()>().await;
+        };
+        select(pin!(serve), pin!(mount_later)).await;
         Ok(0)
     }
 

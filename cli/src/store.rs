@@ -59,7 +59,7 @@ pub(crate) fn schemes() -> impl Iterator<Item = &'static Scheme> {
 }
 
 /// The options that select the store.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Address {
     pub(crate) on: Option<String>,
     /// Warnings are suppressed.

@@ -136,19 +136,32 @@ impl Exporter {
 }
 
 /// Returns the metrics of these stores. Each sample has the name of its store as a label.
-pub(crate) async fn scrape(stores: &[(&str, &ServiceState)]) -> HttpReply {
-    let reads = stores.iter().map(|(_, state)| state.exporter.read(&state.reader));
+/// A store without a state is not open yet.
+pub(crate) async fn scrape(stores: &[(&str, Option<Arc<ServiceState>>)]) -> HttpReply {
+    let reads = stores.iter().map(|(_, state)| async move {
+        let state = state.as_deref()?;
+        Some((state, state.exporter.read(&state.reader).await))
+    });
     let mut text = Exposition::default();
-    for ((name, state), (is_up, reading)) in stores.iter().zip(join_all(reads).await) {
+    for ((name, _), read) in stores.iter().zip(join_all(reads).await) {
+        text.store = (*name).to_owned();
+        let Some((state, (is_up, reading))) = read else {
+            show_up(&mut text, &[], false);
+            continue;
+        };
         if is_up {
             state.ring.store_answered();
         }
-        text.store = (*name).to_owned();
         let guarantees = ShownGuarantees::from(state.reader.guarantees());
         show_store(&mut text, &guarantees, is_up, reading);
         state.exporter.show_counts(&mut text);
     }
     whole(StatusCode::OK, KIND, "no-store", text.to_string())
+}
+
+fn show_up(text: &mut Exposition, labels: &[(&str, &str)], is_up: bool) {
+    text.family("tenure_store_up", "gauge", "Whether the store answers");
+    text.sample(labels, u8::from(is_up));
 }
 
 fn show_store(
@@ -159,8 +172,7 @@ fn show_store(
 ) {
     let engine = ("engine", guarantees.engine);
     let yes = |is_so| if is_so { "yes" } else { "no" };
-    text.family("tenure_store_up", "gauge", "Whether the store answers");
-    text.sample(&[engine], u8::from(is_up));
+    show_up(text, &[engine], is_up);
     text.family("tenure_profile_info", "gauge", "Guarantees of the store, as labels");
     let profile = [
         engine,

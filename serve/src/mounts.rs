@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::future::Future;
 use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -35,17 +35,19 @@ const HEALTH_MAX: Duration = Duration::from_secs(5);
 /// `/` lists the stores with their health, and `/metrics` has all of them, with the name as the
 /// label `store`.
 /// The list and the metrics have the checks of the first service: give all of them the same token,
-/// hosts and role.
+/// hosts and role. A store that cannot be opened yet does not keep the others from being served:
+/// see [`set`](Mounts::set).
 #[derive(Clone, Debug)]
 pub struct Mounts {
-    /// At least one.
     stores: Arc<[Mount]>,
+    /// The first service that was open at the start.
+    first: Serve,
 }
 
 #[derive(Debug)]
 struct Mount {
     name: String,
-    service: Serve,
+    service: RwLock<Result<Serve>>,
 }
 
 /// The content that a path names, where there are several stores.
@@ -55,32 +57,45 @@ enum MountPath<'a> {
     /// The path of a store without the slash at its end.
     Slashless(&'a str),
     /// A service, and the path below its own.
-    Store(&'a Serve, Option<&'a str>),
+    Store(Serve, Option<&'a str>),
+    /// A store that cannot be opened yet.
+    NotOpen(Error),
     Unknown,
     /// A path of the API without the name of a store.
     Nameless,
 }
 
 impl Mounts {
-    /// Returns the services of these stores, each with its name.
+    /// Returns the services of these stores, each with its name. An error stands for a store that
+    /// cannot be opened yet.
     ///
     /// # Errors
     ///
-    /// [`Invalid`](tenure_core::ErrorKind::Invalid) without a store, for two stores of one name,
-    /// and for a name that is not 1 to 64 letters, digits, `-`, `_` and `.` of ASCII.
-    pub fn new(stores: impl IntoIterator<Item = (String, Serve)>) -> Result<Self> {
+    /// The first of those errors if no store is open. [`Invalid`](tenure_core::ErrorKind::Invalid)
+    /// without a store, for two stores of one name, and for a name that is not 1 to 64 letters,
+    /// digits, `-`, `_` and `.` of ASCII.
+    pub fn new(stores: impl IntoIterator<Item = (String, Result<Serve>)>) -> Result<Self> {
         let mut mounts: Vec<Mount> = Vec::new();
         for (name, service) in stores {
             Self::check_name(&name)?;
             if mounts.iter().any(|mount| mount.name == name) {
                 return Err(Error::invalid(format!("two stores have the name {name}")));
             }
-            mounts.push(Mount { name, service });
+            mounts.push(Mount { name, service: RwLock::new(service) });
         }
-        if mounts.is_empty() {
-            return Err(Error::invalid("there is no store to serve"));
+        let mut services = mounts.iter().map(Mount::service);
+        let none = || Err(Error::invalid("there is no store to serve"));
+        let first = services.next().unwrap_or_else(none);
+        let first = first.or_else(|error| services.find_map(Result::ok).ok_or(error))?;
+        Ok(Self { stores: mounts.into(), first })
+    }
+
+    /// Replaces the service of a store, or the error that keeps it from being opened. Requests for
+    /// such a store have the status 503 and the error. Does nothing if no store has this name.
+    pub fn set(&self, name: &str, service: Result<Serve>) {
+        if let Some(mount) = self.stores.iter().find(|mount| mount.name == name) {
+            *mount.service.write().unwrap_or_else(PoisonError::into_inner) = service;
         }
-        Ok(Self { stores: mounts.into() })
     }
 
     /// Checks that a store may have this name.
@@ -104,21 +119,22 @@ impl Mounts {
 
     /// Ends all streams of events, and answers all requests that wait for a lock.
     pub fn end_streams(&self) {
-        self.stores.iter().for_each(|mount| mount.service.end_streams());
+        self.services().for_each(|service| service.end_streams());
     }
 
     /// Whether the client at this address may be a proxy of many users.
     pub(crate) fn is_proxy(&self, address: IpAddr) -> bool {
-        self.first().access.is_proxy(address)
+        self.first.access.is_proxy(address)
     }
 
-    fn first(&self) -> &Serve {
-        &self.stores[0].service
+    /// The services of the stores that are open.
+    fn services(&self) -> impl Iterator<Item = Serve> {
+        self.stores.iter().filter_map(|mount| mount.service().ok())
     }
 
     fn route<'a>(&'a self, path: &'a str) -> MountPath<'a> {
         if self.stores.len() == 1 {
-            return MountPath::Store(self.first(), None);
+            return MountPath::Store(self.first.clone(), None);
         }
         match path {
             "" | "/" => return MountPath::List,
@@ -128,13 +144,20 @@ impl Mounts {
         let Some(rest) = path.strip_prefix("/stores/") else {
             // A request of the API must not depend on the order of the stores.
             let is_api = path == "/v1" || path.starts_with("/v1/");
-            return if is_api { MountPath::Nameless } else { MountPath::Store(self.first(), None) };
+            return if is_api {
+                MountPath::Nameless
+            } else {
+                MountPath::Store(self.first.clone(), None)
+            };
         };
         let (name, below) = rest.find('/').map_or((rest, ""), |at| rest.split_at(at));
         match self.stores.iter().find(|mount| mount.name == name) {
             None => MountPath::Unknown,
             Some(_) if below.is_empty() => MountPath::Slashless(name),
-            Some(mount) => MountPath::Store(&mount.service, Some(below)),
+            Some(mount) => match mount.service() {
+                Ok(service) => MountPath::Store(service, Some(below)),
+                Err(error) => MountPath::NotOpen(error),
+            },
         }
     }
 
@@ -150,28 +173,31 @@ impl Mounts {
                 if let Some(below) = below {
                     *request.uri_mut() = with_path(request.uri(), below);
                 }
-                service.clone().answer(request).await
+                service.answer(request).await
             }
             own => {
                 let (parts, _) = request.into_parts();
                 let answer = self.own(&parts, own).await;
-                self.first().counted(&parts, answer)
+                self.first.counted(&parts, answer)
             }
         }
     }
 
     /// Answers at a path that belongs to no store.
     async fn own(&self, parts: &Parts, route: MountPath<'_>) -> Result<HttpReply, HttpRefusal> {
-        self.first().admit(parts).await?;
+        self.first.admit(parts).await?;
+        if let MountPath::NotOpen(error) = route {
+            return Err(error.into());
+        }
         if ![Method::GET, Method::HEAD].contains(&parts.method) {
             return Err(HttpRefusal::method("GET, HEAD"));
         }
         match route {
             MountPath::List => Ok(self.list().await),
             MountPath::Metrics => {
+                let state = |mount: &Mount| mount.service().ok().map(|service| service.shared);
                 let stores = self.stores.iter();
-                let stores: Vec<_> =
-                    stores.map(|it| (it.name.as_str(), &*it.service.shared)).collect();
+                let stores: Vec<_> = stores.map(|it| (it.name.as_str(), state(it))).collect();
                 Ok(metrics::scrape(&stores).await)
             }
             MountPath::Slashless(name) => {
@@ -184,7 +210,7 @@ impl Mounts {
                 }
                 Ok(reply)
             }
-            MountPath::Unknown | MountPath::Store(..) => {
+            MountPath::Unknown | MountPath::Store(..) | MountPath::NotOpen(_) => {
                 Err(HttpRefusal::new(StatusCode::NOT_FOUND, "there is no store of this name"))
             }
             MountPath::Nameless => {
@@ -196,17 +222,10 @@ impl Mounts {
 
     /// Renders the list of the stores.
     async fn list(&self) -> HttpReply {
-        let health =
-            self.stores.iter().map(|it| timeout(HEALTH_MAX, it.service.shared.reader.health()));
+        let lines = join_all(self.stores.iter().map(Mount::health)).await;
         let mut html = LIST_HEAD.to_owned();
-        for (Mount { name, service }, health) in self.stores.iter().zip(join_all(health).await) {
-            let (class, health) = match &health {
-                Ok((_, health)) => {
-                    (if health.healthy { "good" } else { "bad" }, health_text(health))
-                }
-                Err(_) => ("bad", format!("no answer within {} s", HEALTH_MAX.as_secs())),
-            };
-            let store = shown(&service.shared.reader.guarantees().store);
+        for (Mount { name, .. }, (store, class, health)) in self.stores.iter().zip(lines) {
+            let store = shown(&store);
             // Writing to a string cannot fail.
             let _ = writeln!(
                 html,
@@ -216,6 +235,25 @@ impl Mounts {
             );
         }
         whole(StatusCode::OK, "text/html; charset=utf-8", "no-store", html + LIST_END)
+    }
+}
+
+impl Mount {
+    fn service(&self) -> Result<Serve> {
+        self.service.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The store with its server, the class of its health, and its health.
+    async fn health(&self) -> (String, &'static str, String) {
+        let shared = match self.service() {
+            Ok(service) => service.shared,
+            Err(error) => return (String::new(), "bad", error.to_string()),
+        };
+        let (class, health) = match timeout(HEALTH_MAX, shared.reader.health()).await {
+            Ok((_, health)) => (if health.healthy { "good" } else { "bad" }, health_text(&health)),
+            Err(_) => ("bad", format!("no answer within {} s", HEALTH_MAX.as_secs())),
+        };
+        (shared.reader.guarantees().store.clone(), class, health)
     }
 }
 
@@ -238,7 +276,8 @@ const LIST_END: &str = "</ul>\n</body>\n</html>\n";
 /// The service of one store, without a list.
 impl From<Serve> for Mounts {
     fn from(service: Serve) -> Self {
-        Self { stores: Arc::new([Mount { name: String::new(), service }]) }
+        let mount = Mount { name: String::new(), service: RwLock::new(Ok(service.clone())) };
+        Self { stores: Arc::new([mount]), first: service }
     }
 }
 

@@ -282,7 +282,7 @@ impl Serve {
             }
             Endpoint::Metrics => {
                 let store = reader.guarantees().store.as_str();
-                Ok(metrics::scrape(&[(store, &self.shared)]).await)
+                Ok(metrics::scrape(&[(store, Some(self.shared.clone()))]).await)
             }
             Endpoint::Watch => stream::open(ring, query.prefix, &parts.headers).await,
             Endpoint::Line(key) => {

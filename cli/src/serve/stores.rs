@@ -1,17 +1,83 @@
 //! The stores of one server, and their names.
 
 use std::collections::HashSet;
-use std::env;
+use std::panic::resume_unwind;
+use std::time::Duration;
+use std::{env, thread};
 
+use tenure::Locks;
+use tenure::engine::Backoff;
 use tenure::serve::Mounts;
+use tokio::sync::mpsc;
 
-use crate::failure::Failure;
-use crate::store::{Address, VARIABLE, without_secrets};
+use crate::failure::{Failure, UNREACHABLE};
+use crate::store::{Address, VARIABLE, opened_or_awaited, without_secrets};
+
+/// Pauses between two tries to open a store.
+const OPEN_BACKOFF: Backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(30));
 
 /// A store, and its name in paths and metrics.
+#[derive(Clone)]
 pub(super) struct NamedStore {
     pub(super) name: String,
     pub(super) address: Address,
+}
+
+/// Stores, each with the outcome of opening it.
+pub(super) type OpenedStores = Vec<(NamedStore, Result<Locks, Failure>)>;
+
+/// Opens the stores, at the same time. One store is waited for until it exists. Of several, one
+/// must be open: the failures of the others are returned with them.
+///
+/// # Errors
+///
+/// No store is open, or the server of one refuses this client.
+pub(super) fn open(stores: Vec<NamedStore>) -> Result<OpenedStores, Failure> {
+    let open = |store: &NamedStore| match stores.len() {
+        1 => opened_or_awaited(&store.address),
+        _ => store.open(),
+    };
+    let opened: Vec<_> = thread::scope(|scope| {
+        let opened: Vec<_> = stores.iter().map(|store| scope.spawn(move || open(store))).collect();
+        let joined = opened.into_iter().map(thread::ScopedJoinHandle::join);
+        joined.map(|outcome| outcome.unwrap_or_else(|panic| resume_unwind(panic))).collect()
+    });
+    let are_down = opened.iter().all(Result::is_err);
+    let outcome = |(store, outcome): (NamedStore, Result<Locks, Failure>)| match outcome {
+        Err(failure) if are_down || failure.code() != UNREACHABLE => Err(failure),
+        outcome => {
+            let _ = outcome.as_ref().map(|locks| store.address.warn(locks));
+            Ok((store, outcome))
+        }
+    };
+    stores.into_iter().zip(opened).map(outcome).collect()
+}
+
+/// Tries to open a store until it is open, in a thread, and sends each outcome.
+pub(super) fn open_later(
+    store: NamedStore,
+    outcomes: mpsc::Sender<(NamedStore, Result<Locks, Failure>)>,
+) {
+    thread::spawn(move || {
+        let mut backoff = OPEN_BACKOFF;
+        loop {
+            thread::sleep(backoff.pause());
+            let outcome = store.open();
+            if let Ok(locks) = &outcome {
+                store.address.warn(locks);
+            }
+            let is_open = outcome.is_ok();
+            if outcomes.blocking_send((store.clone(), outcome)).is_err() || is_open {
+                return;
+            }
+        }
+    });
+}
+
+impl NamedStore {
+    fn open(&self) -> Result<Locks, Failure> {
+        self.address.look(UNREACHABLE)
+    }
 }
 
 /// Returns the stores of `--on`, else those of the environment, else the user's own.

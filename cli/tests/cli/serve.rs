@@ -315,6 +315,24 @@ fn two_stores_have_two_pages_and_one_name_is_refused_twice() {
         let page = server.get("/").1;
         assert!(page.contains(&second.path("store").display().to_string()), "{page}");
     }
+    // one that has had no lock yet
+    let third = Store::unmade();
+    let c = format!("c={}", third.url());
+    let server = Server::start(&first, &[&FREE_PORT[..], &["--on", &c, "--on", &a]].concat());
+    let (status, body) = server.get("/stores/c/v1/keys");
+    assert!(status == 503 && body.contains("the first lock there creates it"), "{status} {body}");
+    assert_eq!(server.json("/stores/a/v1/keys")["total"], json!(0));
+    third.output(&["run", "k", "--", "true"]);
+    eventually("it is served", || server.get("/stores/c/v1/keys").0 == 200);
+    let (_, messages) = server.end(Signal::TERM);
+    assert!(
+        messages.contains("trying c again: ") && messages.contains("serving c\n"),
+        "{messages}"
+    );
+    let none =
+        first.end(&["serve", "--on", &c.replace("store", "none"), "--on", "d=redis://127.0.0.1:1"]);
+    assert_eq!(none.code, 69, "{none:?}");
+
     let end = first.end(&["serve", "--on", &a, "--on", &format!("a={}", second.url())]);
     let cure = "two stores have the name `a`: name one of them, as in --on NAME=URL";
     assert!(end.code == 64 && end.err.contains(cure), "{end:?}");

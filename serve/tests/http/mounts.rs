@@ -1,7 +1,7 @@
 //! Several stores behind one server.
 
 use serde_json::json;
-use tenure_core::Locks;
+use tenure_core::{Error, ErrorKind, Locks};
 use tenure_serve::{Mounts, Role, serve};
 
 use crate::kit::{TestServer, join, store};
@@ -13,7 +13,7 @@ async fn each_store_has_its_own_page_and_a_break_in_one_does_not_touch_the_other
     join(&jobs, "k", "of jobs").await;
     join(&jobs, "other", "of jobs").await;
     let stores = [("shop", &in_shop), ("jobs", &in_jobs)];
-    let stores = stores.map(|(name, locks)| (name.to_owned(), serve(locks).role(Role::Ask)));
+    let stores = stores.map(|(name, locks)| (name.to_owned(), Ok(serve(locks).role(Role::Ask))));
     let server = TestServer::of(Mounts::new(stores).unwrap()).await;
 
     // `/` lists them, and each has a whole service below its path
@@ -62,7 +62,7 @@ async fn each_store_has_its_own_page_and_a_break_in_one_does_not_touch_the_other
 async fn the_list_and_the_metrics_need_the_token() {
     let (_, locks) = store();
     let service = || serve(&locks).token("0123456789abcdef");
-    let stores = ["a", "b"].map(|name| (name.to_owned(), service()));
+    let stores = ["a", "b"].map(|name| (name.to_owned(), Ok(service())));
     let server = TestServer::of(Mounts::new(stores).unwrap()).await;
     for path in ["/", "/metrics", "/stores/a", "/stores/b/", "/stores/none/"] {
         assert_eq!(server.get(path).await.status, 401, "{path}");
@@ -70,11 +70,39 @@ async fn the_list_and_the_metrics_need_the_token() {
     server.end().await;
 }
 
+#[tokio::test]
+async fn a_store_that_cannot_be_opened_yet_keeps_no_other_from_being_served() {
+    let ((_, shop), (_, jobs)) = (store(), store());
+    let silent = || Err(Error::unavailable("db2 does not answer"));
+    let stores = [("jobs", silent()), ("shop", Ok(serve(&shop)))];
+    let mounts = Mounts::new(stores.map(|(name, service)| (name.to_owned(), service))).unwrap();
+    let server = TestServer::of(mounts.clone()).await;
+    assert_eq!(server.json("/stores/shop/v1/keys").await["total"], json!(0));
+    for path in ["/stores/jobs/", "/stores/jobs/v1/keys"] {
+        let refusal = server.get(path).await;
+        assert!(
+            refusal.status == 503 && refusal.body.contains("db2 does not answer"),
+            "{refusal:?}"
+        );
+    }
+    let list = server.get("/").await.body;
+    assert!(list.contains("db2 does not answer") && list.contains("healthy, "), "{list}");
+    let metrics = server.get("/metrics").await.body;
+    assert!(metrics.contains("tenure_store_up{store=\"jobs\"} 0\n"), "{metrics}");
+
+    mounts.set("jobs", Ok(serve(&jobs)));
+    assert_eq!(server.json("/stores/jobs/v1/keys").await["total"], json!(0));
+    assert!(!server.get("/").await.body.contains("db2"));
+    server.end().await;
+    let none = Mounts::new([("jobs".to_owned(), silent())]).unwrap_err();
+    assert_eq!(none.kind(), ErrorKind::Unavailable);
+}
+
 #[test]
 fn two_stores_of_one_name_are_refused() {
     let (_, locks) = store();
     for names in [&["a", "a"][..], &["a/b"], &[".."], &[""], &[]] {
-        let stores = names.iter().map(|name| ((*name).to_owned(), serve(&locks)));
+        let stores = names.iter().map(|name| ((*name).to_owned(), Ok(serve(&locks))));
         assert!(Mounts::new(stores).is_err(), "{names:?}");
     }
 }
