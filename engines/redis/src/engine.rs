@@ -66,16 +66,25 @@ impl<D: Deployment> RedisEngine<D> {
         };
         let step = StepAnswer::from_redis_value(self.deployment.answered(answer)?);
         let step = step.map_err(|_| self.deployment.strange())?;
-        let (next, seen, elsewhere, mut unreadable) = step;
+        let (next, seen, elsewhere, unreadable) = step;
+        let shown = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
+        let mut unreadable: Vec<String> = unreadable.iter().map(|name| shown(name)).collect();
         let mut keys = Vec::new();
         for (name, body) in seen {
             match body::decode(&body) {
                 Ok(body) => keys.push(body.key),
-                Err(_) => unreadable.push(name),
+                Err(_) => unreadable.push(shown(&name)),
             }
         }
-        let looks = try_join_all(elsewhere.iter().map(|name| self.look(name))).await?;
-        for (name, head) in elsewhere.into_iter().zip(looks) {
+        let mut others = Vec::new();
+        for name in elsewhere {
+            match String::from_utf8(name) {
+                Ok(name) => others.push(name),
+                Err(error) => unreadable.push(shown(error.as_bytes())),
+            }
+        }
+        let looks = try_join_all(others.iter().map(|name| self.look(name))).await?;
+        for (name, head) in others.into_iter().zip(looks) {
             match head {
                 Head::Of(key) => keys.push(key),
                 Head::Unreadable => unreadable.push(name),
@@ -343,7 +352,8 @@ fn forget(deployment: &impl Deployment, mail: &Subscriptions, id: TicketId, name
 
 /// The next cursor; each line with the visible part of one of its tickets; the heads that another
 /// server may be able to read; the unreadable heads.
-type StepAnswer = (String, Vec<(String, Vec<u8>)>, Vec<String>, Vec<String>);
+/// Names are bytes: a stranger's need not be UTF-8.
+type StepAnswer = (String, Vec<(Vec<u8>, Vec<u8>)>, Vec<Vec<u8>>, Vec<Vec<u8>>);
 
 /// The key in the head of a line.
 enum Head {

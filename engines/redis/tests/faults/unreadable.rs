@@ -165,6 +165,14 @@ fn a_listing_reports_what_cannot_be_read_and_shows_the_others() {
             client.command(&[b"DEL", name.as_bytes()]).unwrap();
             assert_eq!(keys().await, (known, String::new()), "{name}");
         }
+        // No version of Tenure writes a name that is not UTF-8.
+        let mut name = head("k").into_bytes();
+        name.insert(name.len() - 1, 0xff);
+        client.command(&[b"SET", &name[..], b"12"]).unwrap();
+        let (known, error) = keys().await;
+        let shown = String::from_utf8_lossy(&name);
+        assert!(known == ["alone", "many"] && error.contains(&*shown), "{known:?} {error}");
+        client.command(&[b"DEL", &name[..]]).unwrap();
         // An unreadable part of a line hides that line alone.
         for part in [":l", ":e", ":t"] {
             let name = head("many") + part;
