@@ -4,4 +4,5 @@
 pub mod exclusion;
 pub mod members;
 pub mod network;
+pub mod sql;
 pub mod unreadable;

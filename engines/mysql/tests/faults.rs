@@ -7,8 +7,6 @@ mod blockers;
 mod crash;
 #[path = "faults/crowds.rs"]
 mod crowds;
-#[path = "faults/dropped.rs"]
-mod dropped;
 #[path = "faults/full_disk.rs"]
 mod full_disk;
 #[path = "faults/held_line.rs"]
@@ -27,6 +25,8 @@ mod refusals;
 mod sessions;
 #[path = "faults/silence.rs"]
 mod silence;
+#[path = "faults/sql.rs"]
+mod sql;
 #[path = "faults/stage.rs"]
 mod stage;
 #[path = "faults/transaction.rs"]

@@ -9,8 +9,6 @@ mod blockers;
 mod crash;
 #[path = "faults/crowds.rs"]
 mod crowds;
-#[path = "faults/dropped.rs"]
-mod dropped;
 #[path = "faults/gremlins.rs"]
 mod gremlins;
 #[path = "faults/listeners.rs"]
@@ -27,5 +25,7 @@ mod refusals;
 mod roles;
 #[path = "faults/silence.rs"]
 mod silence;
+#[path = "faults/sql.rs"]
+mod sql;
 #[path = "faults/stage.rs"]
 mod stage;

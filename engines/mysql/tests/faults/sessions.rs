@@ -1,62 +1,14 @@
 //! The settings of a server and its sessions do no harm.
 
-use tenure_core::{Engine as _, ErrorKind, Locks, OnceOutcome, WaitMode};
+use tenure_conformance::fault::stories::sql::verbs::call_each_verb;
+use tenure_core::{Engine as _, ErrorKind, WaitMode};
 use tenure_servers::mariadb::{Server, Setup};
 
+use super::sql::MariaDb;
 use super::stage::{
-    LONG, Stranger, again, assert_refused, at_last, connect, connections, engine, key, number,
-    of_transactions, play, soon, ticket, transactions, until, until_line,
+    LONG, Stranger, assert_refused, connect, connections, engine, key, number, of_transactions,
+    play, soon, ticket, transactions, until,
 };
-
-/// Calls each verb, and hands a lock over between two clients.
-async fn visit(url: &str) {
-    let (locks, other) = (connect(url).await, connect(url).await);
-    let mutex = locks.mutex("a").ttl(LONG);
-    let guard = at_last("it is locked", async || mutex.lock().await).await;
-    at_last("it renews", async || guard.extend().await).await;
-    let waiter = tokio::spawn({
-        let mutex = other.mutex("a").ttl(LONG);
-        async move { again(|| mutex.lock()).await }
-    });
-    until_line(&locks, "a", 2).await;
-    let keys = at_last("the keys are read", async || locks.keys("a").await).await;
-    assert_eq!(keys.len(), 1);
-    let token = guard.token();
-    drop(guard);
-    let next = soon("the waiter is served", waiter).await.unwrap();
-    assert!(next.token() > token);
-    drop(next);
-    until_line(&locks, "a", 0).await;
-    let sequence = locks.sequence("s");
-    let first = at_last("a number", async || sequence.next().await).await;
-    assert!(at_last("a number", async || sequence.next().await).await > first);
-    let counter = locks.counter("c").window(LONG);
-    let value = at_last("it counts", async || counter.add(2).await).await;
-    assert!(value.allowed && value.value >= 2, "{value:?}");
-    let once = locks.once("o").slot("1");
-    let ran = at_last("it runs", async || once.run(async |_, _| Ok::<_, ()>(())).await).await;
-    assert!(matches!(ran, OnceOutcome::Done(()) | OnceOutcome::Over(_)), "{ran:?}");
-    meet(&[locks, other]).await;
-}
-
-/// Many tasks of two clients meet at one row.
-async fn meet(clients: &[Locks; 2]) {
-    let tasks = (0..4).map(|at| {
-        let locks = clients[at % 2].clone();
-        tokio::spawn(async move {
-            for _ in 0..2 {
-                let mutex = locks.mutex("b").ttl(LONG);
-                drop(again(|| mutex.lock()).await);
-                let sequence = locks.sequence("t");
-                again(|| sequence.next()).await;
-            }
-        })
-    });
-    for task in tasks.collect::<Vec<_>>() {
-        soon("the task ends", task).await.unwrap();
-    }
-    until_line(&clients[0], "b", 0).await;
-}
 
 #[test]
 fn the_settings_of_a_server_do_no_harm() {
@@ -90,7 +42,7 @@ fn the_settings_of_a_server_do_no_harm() {
             let name = setting.split(' ').next().unwrap();
             let former = server.sql(&format!("SELECT @@global.{name}")).unwrap();
             server.sql(&format!("SET GLOBAL {setting}")).unwrap();
-            visit(&format!("{}?prefix=case_{at}_", server.url())).await;
+            call_each_verb::<MariaDb>(&format!("{}?prefix=case_{at}_", server.url())).await;
             let number = former.parse::<f64>().is_ok();
             let former = if number { former } else { format!("'{former}'") };
             server.sql(&format!("SET GLOBAL {name} = {former}")).unwrap();
@@ -104,7 +56,7 @@ fn a_binary_log_does_no_harm() {
         for format in ["ROW", "MIXED"] {
             let setup = Setup::new().setting("log_bin=log").setting("server_id=7");
             let server = setup.setting(&format!("binlog_format={format}")).start().unwrap();
-            visit(&server.url()).await;
+            call_each_verb::<MariaDb>(&server.url()).await;
         }
     });
 }
@@ -162,7 +114,7 @@ fn a_unix_socket_does_in_the_place_of_a_host() {
         let server = Server::start().unwrap();
         let socket = server.folder().join("socket");
         let url = format!("mariadb://root@localhost/locks?socket={}", socket.display());
-        visit(&url).await;
+        call_each_verb::<MariaDb>(&url).await;
         let locks = connect(server.url()).await;
         let guard = locks.mutex("c").ttl(LONG).lock().await.unwrap();
         // Clients of both meet.

@@ -8,7 +8,8 @@ use mysql_async::prelude::Queryable as _;
 use mysql_async::{Conn, OptsBuilder};
 use tenure_conformance::fault::stage;
 pub(super) use tenure_conformance::fault::stage::{PATIENCE, at_last, soon, until, until_line};
-use tenure_core::{BackgroundRuntime, Engine, ErrorKind, Key, Locks, Result, Runtime};
+use tenure_core::layers::AnyEngine;
+use tenure_core::{BackgroundRuntime, ErrorKind, Key, Locks, Result, Runtime};
 use tenure_core::{Share, Ticket};
 use tenure_servers::have;
 use tenure_servers::mariadb::{MARIADB, Server};
@@ -39,9 +40,9 @@ pub(super) async fn again<T, F: Future<Output = Result<T>>>(mut ask: impl FnMut(
 }
 
 /// Opens the engine itself, which repeats no verb.
-pub(super) async fn engine(url: &str) -> Arc<impl Engine> {
+pub(super) async fn engine(url: &str) -> AnyEngine {
     let host: Arc<dyn Runtime> = Arc::new(BackgroundRuntime::for_drivers());
-    Arc::new(tenure_mysql::engine(url, host).await.expect("the server can be reached"))
+    AnyEngine::new(tenure_mysql::engine(url, host).await.expect("the server can be reached"))
 }
 
 pub(super) fn key(key: &str) -> Key {

@@ -2,10 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use tenure_core::{Locks, OnceOutcome};
+use tenure_conformance::fault::stories::sql::verbs::call_each_verb;
 use tenure_servers::postgres::{Server, Setup};
 
-use super::stage::{LONG, Stranger, again, at_last, connect, play, soon, until, until_line};
+use super::sql::PostgreSql;
+use super::stage::{LONG, Stranger, at_last, connect, play, until};
 
 /// Functions and tables of a stranger with the names of PostgreSQL's and Tenure's.
 const HOSTILE: &str = "CREATE SCHEMA evil; GRANT USAGE ON SCHEMA evil TO PUBLIC;
@@ -18,57 +19,6 @@ const HOSTILE: &str = "CREATE SCHEMA evil; GRANT USAGE ON SCHEMA evil TO PUBLIC;
     CREATE FUNCTION evil.substr(text, int, int) RETURNS text LANGUAGE sql AS 'SELECT ''00000009''';
     CREATE FUNCTION evil.length(bytea) RETURNS int LANGUAGE sql AS 'SELECT 0';
     CREATE TABLE evil.line (key int); CREATE TABLE evil.meta (format int); CREATE TABLE evil.value (n int)";
-
-/// Calls each verb, and hands a lock over between two clients.
-async fn visit(url: &str) {
-    let (locks, other) = (connect(url).await, connect(url).await);
-    assert!(locks.guarantees().push);
-    let mutex = locks.mutex("a").ttl(LONG);
-    let guard = at_last("it is locked", async || mutex.lock().await).await;
-    at_last("it renews", async || guard.extend().await).await;
-    let waiter = tokio::spawn({
-        let mutex = other.mutex("a").ttl(LONG);
-        async move { again(|| mutex.lock()).await }
-    });
-    until_line(&locks, "a", 2).await;
-    let keys = at_last("the keys are read", async || locks.keys("a").await).await;
-    assert_eq!(keys.len(), 1);
-    let token = guard.token();
-    drop(guard);
-    let next = soon("the waiter is served", waiter).await.unwrap();
-    assert!(next.token() > token);
-    drop(next);
-    until_line(&locks, "a", 0).await;
-    let sequence = locks.sequence("s");
-    let first = at_last("a number", async || sequence.next().await).await;
-    assert!(at_last("a number", async || sequence.next().await).await > first);
-    let counter = locks.counter("c").window(LONG);
-    let value = at_last("it counts", async || counter.add(2).await).await;
-    assert!(value.allowed && value.value >= 2, "{value:?}");
-    let once = locks.once("o").slot("1");
-    let ran = at_last("it runs", async || once.run(async |_, _| Ok::<_, ()>(())).await).await;
-    assert!(matches!(ran, OnceOutcome::Done(()) | OnceOutcome::Over(_)), "{ran:?}");
-    meet(&[locks, other]).await;
-}
-
-/// Many tasks of two clients meet at one row.
-async fn meet(clients: &[Locks; 2]) {
-    let tasks = (0..8).map(|at| {
-        let locks = clients[at % 2].clone();
-        tokio::spawn(async move {
-            for _ in 0..4 {
-                let mutex = locks.mutex("b").ttl(LONG);
-                drop(again(|| mutex.lock()).await);
-                let sequence = locks.sequence("t");
-                again(|| sequence.next()).await;
-            }
-        })
-    });
-    for task in tasks.collect::<Vec<_>>() {
-        soon("the task ends", task).await.unwrap();
-    }
-    until_line(&clients[0], "b", 0).await;
-}
 
 #[test]
 fn the_settings_of_a_role_do_no_harm() {
@@ -99,7 +49,9 @@ fn the_settings_of_a_role_do_no_harm() {
         for (at, setting) in settings.iter().enumerate() {
             println!("{setting}");
             server.sql(&format!("ALTER ROLE locks SET {setting}")).unwrap();
-            visit(&format!("{}?schema=case-{at}", server.url())).await;
+            let url = format!("{}?schema=case-{at}", server.url());
+            assert!(connect(&url).await.guarantees().push);
+            call_each_verb::<PostgreSql>(&url).await;
             server.sql("ALTER ROLE locks RESET ALL").unwrap();
         }
     });

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use tenure_conformance::fault::stage;
 pub(super) use tenure_conformance::fault::stage::{PATIENCE, at_last, soon, until, until_line};
-use tenure_core::{BackgroundRuntime, Engine, ErrorKind, Key, Locks, Result, Runtime};
+use tenure_core::layers::AnyEngine;
+use tenure_core::{BackgroundRuntime, ErrorKind, Key, Locks, Result, Runtime};
 use tenure_core::{Share, Ticket};
 use tenure_servers::postgres::{POSTGRES, Server};
 use tenure_servers::{Tool, have};
@@ -49,9 +50,9 @@ pub(super) async fn again<T, F: Future<Output = Result<T>>>(mut ask: impl FnMut(
 }
 
 /// Opens the engine itself, which repeats no verb.
-pub(super) async fn engine(url: &str) -> Arc<impl Engine> {
+pub(super) async fn engine(url: &str) -> AnyEngine {
     let host: Arc<dyn Runtime> = Arc::new(BackgroundRuntime::for_drivers());
-    Arc::new(tenure_postgres::engine(url, host).await.expect("the server can be reached"))
+    AnyEngine::new(tenure_postgres::engine(url, host).await.expect("the server can be reached"))
 }
 
 pub(super) fn key(key: &str) -> Key {
@@ -81,9 +82,9 @@ pub(super) fn connections(server: &Server, state: &str) -> i64 {
 
 /// Returns how often the server has refused a row to a statement, because another transaction had
 /// it for too long.
-pub(super) fn row_refusals(server: &Server) -> usize {
+pub(super) fn row_refusals(server: &Server) -> i64 {
     let log = fs::read_to_string(server.folder().join("log")).unwrap_or_default();
-    log.matches("due to lock timeout").count()
+    log.matches("due to lock timeout").count().try_into().unwrap()
 }
 
 /// A session of a stranger to Tenure.
