@@ -46,22 +46,31 @@ const GOODBYE_MAX: Duration = Duration::from_secs(5);
 
 /// The address of a client, in the extensions of its requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClientAddress(Arc<str>);
+pub struct ClientAddress {
+    text: Arc<str>,
+    ip: Option<IpAddr>,
+}
 
 impl ClientAddress {
-    /// The address of a client, for the record of its breaks.
-    pub fn new(address: impl Into<Arc<str>>) -> Self {
-        Self(address.into())
+    /// A client at this address.
+    pub fn new(address: SocketAddr) -> Self {
+        Self { text: address.to_string().into(), ip: Some(address.ip().to_canonical()) }
     }
 
-    /// The address.
+    /// A user of this machine, by a Unix socket. The records of breaks, locks and wrong tokens have
+    /// this name. The header of [`trust_header`](crate::Serve::trust_header) is believed.
+    pub fn local(name: impl Into<Arc<str>>) -> Self {
+        Self { text: name.into(), ip: None }
+    }
+
+    /// The address with its port, or the name of a user of this machine.
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.text
     }
 
-    /// The IP address. `None` for the user of a Unix socket.
+    /// The IP address. `None` for a user of this machine.
     pub(crate) fn ip(&self) -> Option<IpAddr> {
-        self.0.parse().ok().map(|address: SocketAddr| address.ip().to_canonical())
+        self.ip
     }
 }
 
@@ -238,7 +247,7 @@ impl Doorway for TcpListener {
     async fn accept(&self) -> io::Result<(Self::Stream, ClientAddress)> {
         let (stream, address): (_, SocketAddr) = Self::accept(self).await?;
         stream.set_nodelay(true)?;
-        Ok((stream, ClientAddress::new(address.to_string())))
+        Ok((stream, ClientAddress::new(address)))
     }
 }
 
@@ -249,7 +258,7 @@ impl Doorway for UnixListener {
     async fn accept(&self) -> io::Result<(Self::Stream, ClientAddress)> {
         let (stream, _) = Self::accept(self).await?;
         let user = stream.peer_cred()?.uid();
-        Ok((stream, ClientAddress::new(format!("uid {user}"))))
+        Ok((stream, ClientAddress::local(format!("uid {user}"))))
     }
 }
 
@@ -278,7 +287,7 @@ mod tests {
         async fn accept(&self) -> io::Result<(DuplexStream, ClientAddress)> {
             let (client, server) = duplex(64);
             self.0.lock().unwrap().push(client);
-            Ok((server, ClientAddress::new("a test")))
+            Ok((server, ClientAddress::local("a test")))
         }
     }
 

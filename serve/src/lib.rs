@@ -1,4 +1,4 @@
-//! A page and an HTTP API for the locks of one store, as a `tower::Service`.
+//! A page and an HTTP API for the locks of one or more stores, as a `tower::Service`.
 //!
 //! [`serve()`] returns the service. Mount it in a server of your own, or give it to an
 //! [`HttpServer`], as the command `tenure serve` does. The service only reads until

@@ -42,8 +42,8 @@ const BODY_MAX: Duration = Duration::from_secs(10);
 /// that when it is encoded, and a query may have three.
 const URI_BYTES_MAX: usize = 10_240;
 
-/// Pause before the answer to a wrong token. An address that may have 346 connections can try as
-/// many tokens in it.
+/// Pause before the answer to a wrong token, for up to 64 requests at a time. Further ones are
+/// refused at once, so it does not limit the rate: the length of the token protects the service.
 const WRONG_TOKEN_PAUSE: Duration = Duration::from_secs(1);
 
 /// Returns the page and the API of these locks as a `tower::Service`.
@@ -118,8 +118,8 @@ impl Serve {
     }
 
     /// Serves only requests whose header Host has one of these names, with any port. The default is
-    /// `localhost`, `127.0.0.1` and `[::1]`, which this call replaces. A page of another site can
-    /// have its name resolved to this server, and would read all answers.
+    /// `localhost`, `127.0.0.1` and `[::1]`, which this call replaces. This prevents DNS rebinding:
+    /// a page of another site has its own name resolved to this server, and reads all answers.
     #[must_use]
     pub fn hosts(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
         self.access.hosts = names.into_iter().map(Into::into).collect();
@@ -138,7 +138,9 @@ impl Serve {
     /// in front of the service must set it, and no client may reach the service without the proxy.
     ///
     /// An [`HttpServer`](crate::HttpServer) puts the address of each client into its requests. The
-    /// header is then believed only from this machine and from [`proxies`](Serve::proxies).
+    /// header is then believed only from this machine and from [`proxies`](Serve::proxies). In a
+    /// server of your own, put a [`ClientAddress`](crate::ClientAddress) into the extensions of
+    /// each request. Without it, the header is believed from every client.
     #[must_use]
     pub fn trust_header(mut self, name: HeaderName) -> Self {
         self.access.proof = Proof::Header(name);
@@ -171,7 +173,8 @@ impl Serve {
     }
 
     /// Calls this for requests with a wrong token, at most once a second. Without it, they are
-    /// logged by `tracing` at the level `WARN`. A wrong token is answered after a second.
+    /// logged by `tracing` at the level `WARN`. A wrong token is answered after 1 s, or at once
+    /// while 64 others wait.
     #[must_use]
     pub fn on_wrong_token(
         mut self,
@@ -181,8 +184,8 @@ impl Serve {
         self
     }
 
-    /// Begins the commands that the page offers to copy, by default with `tenure`. All visitors can
-    /// read it, so it must not have a password.
+    /// Sets the first words of the commands that the page offers to copy: `tenure` by default. All
+    /// visitors can read them, so they must not have a password.
     #[must_use]
     pub fn command(mut self, begin: impl Into<String>) -> Self {
         self.command = begin.into().into();

@@ -110,13 +110,13 @@ impl Settings {
         Self { login: Login::new(user, password), ..self }
     }
 
-    /// Sets the begin of the names of tables and procedures: `tenure_` by default. Clients with
+    /// Sets the prefix of the names of tables and procedures: `tenure_` by default. Clients with
     /// different prefixes do not share locks.
     ///
     /// # Errors
     ///
     /// [`Invalid`](tenure_core::ErrorKind::Invalid) unless it has 1 to 40 characters, which are
-    /// small letters, digits or `_`.
+    /// lowercase letters, digits or `_`.
     pub fn prefix(self, prefix: impl Into<String>) -> Result<Self> {
         Ok(Self { prefix: checked_prefix(prefix.into())?, ..self })
     }
@@ -186,7 +186,7 @@ impl Settings {
     }
 
     /// The time limit of one attempt of a verb: the connection, the wait for other statements, and
-    /// the answer. A call has two attempts.
+    /// the answer. All attempts of a call have twice this time.
     pub(crate) fn answers_within(&self) -> Duration {
         self.timeout * 3
     }
@@ -206,6 +206,6 @@ pub(crate) fn checked_prefix(prefix: String) -> Result<String> {
     if fits && prefix.bytes().all(is_plain) {
         Ok(prefix)
     } else {
-        Err(Error::invalid("`prefix` takes 1 to 40 small letters, digits and `_`"))
+        Err(Error::invalid("`prefix` takes 1 to 40 lowercase letters, digits and `_`"))
     }
 }

@@ -33,7 +33,7 @@ use crate::trouble;
 /// }
 /// transaction.query_drop("UPDATE invoices SET paid = true WHERE id = 42").await?;
 /// transaction.commit().await?;
-/// guard.release().await?; // After the commit: a release serves nothing before.
+/// guard.release().await?; // After the commit: a release before it serves no waiter.
 /// # Ok(())
 /// # }
 /// ```

@@ -26,7 +26,7 @@ use crate::trouble;
 /// guard.hold_in(&transaction).await?; // An error drops the transaction, which rolls it back.
 /// transaction.batch_execute("UPDATE invoices SET paid = true WHERE id = 42").await?;
 /// transaction.commit().await?;
-/// guard.release().await?; // After the commit: a release waits for the transaction.
+/// guard.release().await?; // After the commit: a release before it serves no waiter.
 /// # Ok(())
 /// # }
 /// ```
@@ -50,6 +50,9 @@ use crate::trouble;
 ///   `transaction_timeout`.
 /// * **Commit before the release.** A release while the transaction is open serves no waiting
 ///   ticket. The waiter is served at its next renewal after the end of the transaction.
+/// * **A lock whose lease has ended** passes, if no other ticket was served since. No ticket is
+///   served before the end of the transaction, so nothing is overwritten. Call
+///   [`check`](MutexGuard::check) first to stop earlier.
 /// * **Statements before `hold_in`** may have read data that a successor has changed. Call it
 ///   first. Under `REPEATABLE READ` and `SERIALIZABLE` a transaction that began before the lock was
 ///   acquired gets `Lost`, although the lock is held.
@@ -63,7 +66,7 @@ pub trait HoldIn {
     ///
     /// # Errors
     ///
-    /// [`Lost`](tenure_core::ErrorKind::Lost) if the token is not the holder's any more: roll the
+    /// [`Lost`](tenure_core::ErrorKind::Lost) if the line has another holder or none: roll the
     /// transaction back. [`Unavailable`](tenure_core::ErrorKind::Unavailable) if the transaction
     /// has failed and may be repeated, and [`Rejected`](tenure_core::ErrorKind::Rejected) if the
     /// server refuses the statement.

@@ -79,7 +79,7 @@ pub async fn connect(url: impl AsRef<str>) -> Result<Locks> {
     Settings::from_url(url)?.connect().await
 }
 
-/// Returns the engine alone, which lives on `host`.
+/// Returns the engine alone. Its tasks run on the runtime `host`, which is not a server.
 ///
 /// # Errors
 ///

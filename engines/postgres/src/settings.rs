@@ -71,7 +71,8 @@ impl Settings {
     }
 
     /// Returns the default settings of a server on this machine, by the directory of its Unix
-    /// socket: `/var/run/postgresql` on most systems.
+    /// socket: `/var/run/postgresql` on most systems. The port is 5432; [`Settings::from_url`] has
+    /// others.
     pub fn socket(directory: impl Into<PathBuf>) -> Self {
         let socket = directory.into().join(format!(".s.PGSQL.{PORT}"));
         Self::of(vec![Host::Socket(socket)])
@@ -181,6 +182,11 @@ impl Settings {
         if self.login.user.is_none() && self.login.password.is_some() {
             return Err(Error::invalid(
                 "the URL has a password and no user: write USER:PASSWORD@ before the first host",
+            ));
+        }
+        if self.tls.is_some() && self.hosts.iter().any(|host| matches!(host, Host::Socket(_))) {
+            return Err(Error::invalid(
+                "a Unix socket has no TLS: leave out the option `sslmode` or `host`",
             ));
         }
         self.tls.as_ref().map_or(Ok(()), Tls::agree)

@@ -33,13 +33,15 @@ const NAMESPACE: &str = "tenure";
 /// may share one, and strangers wait for each other; an advisory lock of another program may have
 /// the same number, too.
 ///
-/// Set `lock_timeout` for a limit of the wait.
+/// Set `lock_timeout` for a limit of the wait. After it, the result is `Unavailable`, and the
+/// transaction has failed: roll it back.
 ///
 /// # Errors
 ///
-/// [`Invalid`](tenure_core::ErrorKind::Invalid) if the key is empty or too long, and
+/// [`Invalid`](tenure_core::ErrorKind::Invalid) if the key is empty or too long,
 /// [`Unavailable`](tenure_core::ErrorKind::Unavailable) if the transaction has failed and may be
-/// repeated, for example after a deadlock.
+/// repeated, for example after a deadlock, and [`Rejected`](tenure_core::ErrorKind::Rejected) if
+/// the server refuses the statement.
 ///
 /// # Cancel safety
 ///

@@ -166,6 +166,7 @@ mod tests {
             ("postgres://me:secret@h?sslmode=require", "`sslmode` takes `verify-full`"),
             ("postgres://me:secret@h?sslrootcert=f", "sslmode=verify-full"),
             ("postgres://me:secret@h?sslmode=verify-full&sslcert=f", "key"),
+            ("postgres://me:secret@h?sslmode=verify-full&host=/run/pg", "no TLS"),
             ("postgres://me:secret@h?schema=pg_x", "`schema`"),
             ("postgres://me:secret@h?schema=", "`schema`"),
             ("postgres://me:secret@h?timeout=0s", "`timeout`"),
