@@ -30,6 +30,13 @@
 //! | `store` | `RecordStore`, the contract of a store of records |
 //! | `transaction` | the holder's own transaction, which keeps its successor out |
 //! | `trouble` | error messages |
+//!
+//! A join behind one holder: `RecordEngine::join` (`tenure-record`) calls `MysqlStore::step`
+//! (`store.rs`). `step_alone` calls `join_1` by `query` (`primary.rs`), which hands the text to the
+//! `ConnectionTask` (`connection.rs`). The answer is the record. `decide` puts the ticket into the
+//! line, and `write` calls `write_1`. A leave with one waiter is the same with `leave_1`. Then
+//! `ring_1` ends the sleep of the waiter's client, and its `NoticeReader::run` (`notices.rs`)
+//! delivers the notice.
 
 mod connection;
 mod description;
