@@ -73,7 +73,8 @@ pub(crate) async fn listen(
             settings.name()
         )));
     }
-    let ear = Ear { link: Arc::downgrade(link), inbox, connection, notifications, sender };
+    let ear =
+        NoticeListener { link: Arc::downgrade(link), inbox, connection, notifications, sender };
     tokio::spawn(ear.run(settings.timeout, link.closed()));
     Ok(receiver)
 }
@@ -99,7 +100,7 @@ async fn echo(link: &Link<Primary>, inbox: Inbox) -> Result<()> {
 }
 
 /// The connection that listens, and its reader.
-struct Ear {
+struct NoticeListener {
     /// It closes once only tasks that send notices own it.
     link: Weak<Link<Primary>>,
     inbox: Inbox,
@@ -109,7 +110,7 @@ struct Ear {
     sender: mpsc::Sender<RecordNotice>,
 }
 
-impl Ear {
+impl NoticeListener {
     /// Delivers notices until the reader is gone, the connection or the link ends, or for too long
     /// no notice has arrived, also none to itself.
     async fn run(mut self, patience: Duration, closed: impl Future<Output = ()>) {
