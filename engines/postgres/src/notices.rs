@@ -74,8 +74,8 @@ pub(crate) async fn listen(
         )));
     }
     let ear =
-        NoticeListener { link: Arc::downgrade(link), inbox, connection, notifications, sender };
-    tokio::spawn(ear.run(settings.timeout, link.closed()));
+        NotificationReader { link: Arc::downgrade(link), inbox, connection, notifications, sender };
+    tokio::spawn(reader.run(settings.timeout, link.closed()));
     Ok(receiver)
 }
 
@@ -100,7 +100,7 @@ async fn echo(link: &Link<Primary>, inbox: Inbox) -> Result<()> {
 }
 
 /// The connection that listens, and its reader.
-struct NoticeListener {
+struct NotificationReader {
     /// It closes once only tasks that send notices own it.
     link: Weak<Link<Primary>>,
     inbox: Inbox,
@@ -110,7 +110,7 @@ struct NoticeListener {
     sender: mpsc::Sender<RecordNotice>,
 }
 
-impl NoticeListener {
+impl NotificationReader {
     /// Delivers notices until the reader is gone, the connection or the link ends, or for too long
     /// no notice has arrived, also none to itself.
     async fn run(mut self, patience: Duration, closed: impl Future<Output = ()>) {
