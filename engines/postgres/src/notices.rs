@@ -73,7 +73,7 @@ pub(crate) async fn listen(
             settings.name()
         )));
     }
-    let ear =
+    let reader =
         NotificationReader { link: Arc::downgrade(link), inbox, connection, notifications, sender };
     tokio::spawn(reader.run(settings.timeout, link.closed()));
     Ok(receiver)
