@@ -194,9 +194,9 @@ impl Args {
                     Ok(self.service(&store, &locks, token.clone(), &names)?)
                 }
                 Err(failure) => {
-                    say(&format!("trying {} again: {}", store.name, failure.sentence()));
-                    stores::open_later(store.clone(), later.clone());
-                    Err(Error::unavailable(failure.sentence()))
+                    let reason = failure.sentence().to_owned();
+                    stores::open_later(store.clone(), reason.clone(), later.clone());
+                    Err(Error::unavailable(reason))
                 }
             };
             services.push((store.name, service));

@@ -90,11 +90,15 @@ impl Mounts {
         Ok(Self { stores: mounts.into(), first })
     }
 
-    /// Replaces the service of a store, or the error that keeps it from being opened. Requests for
-    /// such a store have the status 503 and the error. Does nothing if no store has this name.
+    /// Serves a store that could not be opened before, or replaces the error that keeps it from
+    /// being opened. Requests for such a store have the status 503 and the error. Does nothing if
+    /// the store is open, or if no store has this name.
     pub fn set(&self, name: &str, service: Result<Serve>) {
         if let Some(mount) = self.stores.iter().find(|mount| mount.name == name) {
-            *mount.service.write().unwrap_or_else(PoisonError::into_inner) = service;
+            let mut former = mount.service.write().unwrap_or_else(PoisonError::into_inner);
+            if former.is_err() {
+                *former = service;
+            }
         }
     }
 
@@ -169,6 +173,14 @@ impl Mounts {
     {
         let path = request.uri().path().to_owned();
         match self.route(&path) {
+            MountPath::NotOpen(error) => {
+                let (parts, _) = request.into_parts();
+                let refusal = match self.first.admit(&parts).await {
+                    Ok(_) => HttpRefusal::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string()),
+                    Err(refusal) => refusal,
+                };
+                refusal.into()
+            }
             MountPath::Store(service, below) => {
                 if let Some(below) = below {
                     *request.uri_mut() = with_path(request.uri(), below);
@@ -186,9 +198,6 @@ impl Mounts {
     /// Answers at a path that belongs to no store.
     async fn own(&self, parts: &Parts, route: MountPath<'_>) -> Result<HttpReply, HttpRefusal> {
         self.first.admit(parts).await?;
-        if let MountPath::NotOpen(error) = route {
-            return Err(error.into());
-        }
         if ![Method::GET, Method::HEAD].contains(&parts.method) {
             return Err(HttpRefusal::method("GET, HEAD"));
         }

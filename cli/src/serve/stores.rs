@@ -10,7 +10,7 @@ use tenure::engine::Backoff;
 use tenure::serve::Mounts;
 use tokio::sync::mpsc;
 
-use crate::failure::{Failure, UNREACHABLE};
+use crate::failure::{Failure, UNREACHABLE, say};
 use crate::store::{Address, VARIABLE, opened_or_awaited, without_secrets};
 
 /// Pauses between two tries to open a store.
@@ -53,18 +53,27 @@ pub(super) fn open(stores: Vec<NamedStore>) -> Result<OpenedStores, Failure> {
     stores.into_iter().zip(opened).map(outcome).collect()
 }
 
-/// Tries to open a store until it is open, in a thread, and sends each outcome.
+/// Tries to open a store until it is open, in a thread, and sends each outcome. Reports each new
+/// reason why it is not open.
 pub(super) fn open_later(
     store: NamedStore,
+    mut reason: String,
     outcomes: mpsc::Sender<(NamedStore, Result<Locks, Failure>)>,
 ) {
     thread::spawn(move || {
         let mut backoff = OPEN_BACKOFF;
         loop {
-            thread::sleep(backoff.pause());
-            let outcome = store.open();
-            if let Ok(locks) = &outcome {
-                store.address.warn(locks);
+            say(&format!("trying {} again: {reason}", store.name));
+            let outcome = loop {
+                thread::sleep(backoff.pause());
+                match store.open() {
+                    Err(failure) if failure.sentence() == reason => {}
+                    outcome => break outcome,
+                }
+            };
+            match &outcome {
+                Ok(locks) => store.address.warn(locks),
+                Err(failure) => failure.sentence().clone_into(&mut reason),
             }
             let is_open = outcome.is_ok();
             if outcomes.blocking_send((store.clone(), outcome)).is_err() || is_open {

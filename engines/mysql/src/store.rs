@@ -92,7 +92,7 @@ impl MysqlStore {
     ) -> Result<Option<Row>> {
         let mut wait = self.row_waits.begin(key);
         loop {
-            match self.call_once(procedure, key, &mut wait, parameters).await? {
+            match self.call_once(procedure, key, Self::patience(&mut wait), parameters).await? {
                 Some(rows) => {
                     wait.is_over();
                     return Ok(rows.into_iter().next());
@@ -102,15 +102,46 @@ impl MysqlStore {
         }
     }
 
+    /// As [`call`](Self::call), for a procedure whose last parameter is the latest time at which it
+    /// may be carried out.
+    async fn call_in_time(
+        &self,
+        procedure: &str,
+        key: &Key,
+        parameters: &[Literal<'_>],
+    ) -> Result<Option<Row>> {
+        let mut wait = self.row_waits.begin(key);
+        loop {
+            let latest = self.clock.latest_us().into();
+            let all = [parameters, &[latest]].concat();
+            match self.call_once(procedure, key, Self::patience(&mut wait), &all).await? {
+                Some(rows) => {
+                    wait.is_over();
+                    return Ok(rows.into_iter().next());
+                }
+                None => {
+                    self.pause(&mut wait).await?;
+                    // The server's clock may be ahead of what this client knows. It reads it.
+                    self.read_record(key).await?;
+                }
+            }
+        }
+    }
+
+    /// Whether the server waits for the row at the next try.
+    fn patience(wait: &mut RowWait<'_>) -> bool {
+        !wait.are_many() && wait.is_patient()
+    }
+
     /// As [`call`](Self::call), once. `None`: another transaction is in its way.
     async fn call_once(
         &self,
         procedure: &str,
         key: &Key,
-        wait: &mut RowWait<'_>,
+        is_patient: bool,
         parameters: &[Literal<'_>],
     ) -> Result<Option<Vec<Row>>> {
-        let first = [Literal::Flag(wait.is_patient()), Literal::Bytes(key.as_str().as_bytes())];
+        let first = [Literal::Flag(is_patient), Literal::Bytes(key.as_str().as_bytes())];
         let text = self.statements.call(procedure, &[&first, parameters].concat());
         match query(&self.link, text).await {
             Ok(rows) => Ok(Some(rows)),
@@ -127,7 +158,7 @@ impl MysqlStore {
     async fn read_record(&self, key: &Key) -> Result<SeenRecord> {
         let mut wait = self.row_waits.begin(key);
         loop {
-            match self.call_once("read_1", key, &mut wait, &[]).await? {
+            match self.call_once("read_1", key, false, &[]).await? {
                 // It locks no row, so the row may still be locked.
                 Some(rows) => return self.record_of(rows.first()),
                 None => self.pause(&mut wait).await?,
@@ -169,7 +200,7 @@ impl MysqlStore {
             LoneVerb::Join => {
                 let is_exclusive = Literal::Flag(step.is_exclusive);
                 let parameters = [tickets, ttl, is_exclusive, self.clock.latest_us().into()];
-                self.call_once("join_1", key, wait, &parameters).await?
+                self.call_once("join_1", key, Self::patience(wait), &parameters).await?
             }
             LoneVerb::Renew => {
                 return match self.renewals.renew(key, step).await? {
@@ -182,7 +213,9 @@ impl MysqlStore {
                     Some(Renewed::No) | None => Ok(StepOutcome::Unread),
                 };
             }
-            LoneVerb::Leave => self.call_once("leave_1", key, wait, &[tickets]).await?,
+            LoneVerb::Leave => {
+                self.call_once("leave_1", key, Self::patience(wait), &[tickets]).await?
+            }
         };
         self.written(rows.as_deref())
     }
@@ -211,7 +244,7 @@ impl MysqlStore {
             Literal::Bytes(tickets),
             Literal::Bytes(&notices),
         ];
-        let rows = self.call_once("write_1", key, wait, &parameters).await?;
+        let rows = self.call_once("write_1", key, Self::patience(wait), &parameters).await?;
         self.written(rows.as_deref())
     }
 }
@@ -354,8 +387,7 @@ impl MysqlStore {
     async fn add_to_sequence(&self, key: &Key, by: u64) -> Result<u64> {
         // 0 reads the last number. A number that is too large is refused below.
         let added = if by > NUMBER_MAX { 0 } else { by };
-        let parameters = [added.into(), self.clock.latest_us().into()];
-        let row = self.call("add_to_sequence_1", key, &parameters).await?;
+        let row = self.call_in_time("add_to_sequence_1", key, &[added.into()]).await?;
         let get = |column| row.as_ref().and_then(|row| number(row, column)).unwrap_or(0);
         if get("is_done") == 1 {
             Ok(get("value"))
@@ -368,9 +400,8 @@ impl MysqlStore {
         let limit = window.limit.unwrap_or(NUMBER_MAX).min(NUMBER_MAX);
         // A number that is too large is refused below.
         let added = if by > NUMBER_MAX { 0 } else { by };
-        let latest = self.clock.latest_us();
-        let parameters = [added.into(), micros(window.per).into(), limit.into(), latest.into()];
-        let row = self.call("add_to_count_1", key, &parameters).await?;
+        let parameters = [added.into(), micros(window.per).into(), limit.into()];
+        let row = self.call_in_time("add_to_count_1", key, &parameters).await?;
         let get = |column| row.as_ref().and_then(|row| number(row, column)).unwrap_or(0);
         counted(key, get("counted"), by, window, get("left_us"))
     }
@@ -386,4 +417,32 @@ pub(crate) fn number(row: &Row, column: &str) -> Option<u64> {
 pub(crate) fn bytes(row: &Row, column: &str) -> Vec<u8> {
     let value = row.get_opt::<Option<Vec<u8>>, _>(column);
     value.and_then(Result::ok).flatten().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tenure_core::{Key, Window};
+    use tenure_record::RecordStore as _;
+    use tenure_servers::have;
+    use tenure_servers::mariadb::{MARIADB, Server};
+
+    use super::MysqlStore;
+    use crate::Settings;
+
+    #[tokio::test]
+    async fn a_client_whose_clock_is_behind_adds() {
+        if !have(&[MARIADB]) {
+            return;
+        }
+        let server = Server::start().unwrap();
+        let store = MysqlStore::open(Settings::from_url(server.url()).unwrap()).await.unwrap();
+        let (key, per) = (Key::new("k").unwrap(), Duration::from_secs(3600));
+        for window in [None, Some(Window { per, limit: None })] {
+            // As if its machine had been suspended.
+            store.clock.set(1);
+            assert_eq!(store.add(&key, 1, window).await.unwrap().value, 1);
+        }
+    }
 }

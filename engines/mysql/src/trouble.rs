@@ -98,8 +98,14 @@ fn may_pass(code: u16) -> bool {
         1020, 1026, 1030, 1037, 1038, 1040, 1041, 1053, 1180, 1203, 1205, 1206, 1213, 1226, 1290,
         1317, 1598, 1792, 1836, 1927, 1969, 3024, 3100, 3101, 3169,
     ];
-    // Below 1000 are errors of files, which `ring_1` may meet behind a commit.
-    code < 1000 || SOME.contains(&code) || matches!(code, 3572 | 4031)
+    // Below 1000 are errors of files, which `ring_1` may meet behind a commit. From 2000 to 2999
+    // are those of client libraries, and from 9000 on those of ProxySQL: a proxy has lost its
+    // server.
+    code < 1000
+        || (2000..3000).contains(&code)
+        || code >= 9000
+        || SOME.contains(&code)
+        || matches!(code, 3572 | 4031)
 }
 
 /// Returns the error of a login.
@@ -201,7 +207,7 @@ mod tests {
     #[test]
     fn a_commit_that_failed_is_unknown_and_one_that_was_rolled_back_is_repeated() {
         let settings = Settings::hosts(["h"], "d").unwrap();
-        for code in [6, 1180, 1206, 1317, 1598, 1969, 3024, 3100] {
+        for code in [6, 1180, 1206, 1317, 1598, 1969, 2006, 2013, 3024, 3100, 9001] {
             let (message, state) = (String::new(), String::new());
             let failed = SqlError::Server(ServerError { code, message, state });
             assert_eq!(outcome(&failed), ErrorClass::Ended, "{code}");

@@ -106,8 +106,11 @@ impl PostgresStore {
     ) -> Result<Option<Row>> {
         let mut wait = self.row_waits.begin(key);
         loop {
-            match self.query_once(statement, key, &mut wait, parameters).await? {
-                Some(rows) => return Ok(rows.into_iter().next()),
+            match self.query_once(statement, key, &self.row_limit(&mut wait), parameters).await? {
+                Some(rows) => {
+                    wait.is_over();
+                    return Ok(rows.into_iter().next());
+                }
                 None => self.pause(&mut wait).await?,
             }
         }
@@ -118,16 +121,12 @@ impl PostgresStore {
         &self,
         statement: &str,
         key: &Key,
-        wait: &mut RowWait<'_>,
+        row_limit: &str,
         parameters: &[Parameter<'_>],
     ) -> Result<Option<Vec<Row>>> {
-        let limit = self.row_limit(wait);
-        let all: Vec<_> = [&[Parameter::Text(&limit), key_of(key)], parameters].concat();
+        let all: Vec<_> = [&[Parameter::Text(row_limit), key_of(key)], parameters].concat();
         match query(&self.link, statement, &all).await {
-            Ok(rows) => {
-                wait.is_over();
-                Ok(Some(rows))
-            }
+            Ok(rows) => Ok(Some(rows)),
             Err(refusal) => refusal.conflict().map(|()| None),
         }
     }
@@ -140,20 +139,32 @@ impl PostgresStore {
 
     /// The time limit of the next try for a row, as PostgreSQL reads it.
     fn row_limit(&self, wait: &mut RowWait<'_>) -> String {
+        let timeout = self.settings().timeout;
+        // The answers of all statements in flight must come before the client gives the connection
+        // up: that of a patient one, and of 64 others.
         let limit = if wait.is_patient() {
-            ROW_TIMEOUT
-        } else if wait.is_hopeless(ROW_TRIES_MANY) {
-            ROW_TIMEOUT_LAST
+            ROW_TIMEOUT.min(timeout / 4)
+        } else if wait.tries() < ROW_TRIES_MANY && !wait.are_many() {
+            ROW_TIMEOUT_AGAIN.min(timeout / 128)
         } else {
-            ROW_TIMEOUT_AGAIN
+            ROW_TIMEOUT_LAST.min(timeout / 128)
         };
-        // The answer must come before the client gives the connection up. 0 would be no limit.
-        format!("{}ms", limit.min(self.settings().timeout / 4).as_millis().max(1))
+        // 0 would be no limit.
+        format!("{}ms", limit.as_millis().max(1))
     }
 
     async fn read_record(&self, key: &Key) -> Result<ReadRecord> {
-        let row = self.query_row(&self.statements.read, key, &[]).await?;
-        Ok(self.record_of(&row.ok_or_else(|| trouble::no_meta(self.settings()))?))
+        let mut wait = self.row_waits.begin(key);
+        loop {
+            // It locks no row, so the row may still be locked.
+            match self.query_once(&self.statements.read, key, TABLE_TIMEOUT, &[]).await? {
+                Some(rows) => {
+                    let row = rows.first().ok_or_else(|| trouble::no_meta(self.settings()))?;
+                    return Ok(self.record_of(row));
+                }
+                None => self.pause(&mut wait).await?,
+            }
+        }
     }
 
     /// The record in the answer of a function.
@@ -186,10 +197,12 @@ impl PostgresStore {
             LoneVerb::Join => {
                 let is_exclusive = Parameter::Flag(step.is_exclusive);
                 let parameters = [tickets, ttl, is_exclusive, self.clock.latest_us().into()];
-                self.query_once(&all.join, key, wait, &parameters).await?
+                self.query_once(&all.join, key, &self.row_limit(wait), &parameters).await?
             }
             LoneVerb::Renew => self.renewals.renew(key, step).await?.map(|row| vec![row]),
-            LoneVerb::Leave => self.query_once(&all.leave, key, wait, &[tickets]).await?,
+            LoneVerb::Leave => {
+                self.query_once(&all.leave, key, &self.row_limit(wait), &[tickets]).await?
+            }
         };
         self.written(rows)
     }
@@ -216,7 +229,8 @@ impl PostgresStore {
             (*ends_us).into(),
             Parameter::Bytes(tickets),
         ];
-        let rows = self.query_once(&self.statements.write, key, wait, &parameters).await?;
+        let limit = self.row_limit(wait);
+        let rows = self.query_once(&self.statements.write, key, &limit, &parameters).await?;
         let is_held =
             rows.as_ref().and_then(|rows| rows.first()).is_some_and(|it| it.get("is_held"));
         Ok(match self.written(rows)? {
@@ -282,7 +296,6 @@ impl RecordStore for PostgresStore {
         if let Some(step) = lone {
             match self.step_alone(key, step, &mut wait).await? {
                 Written::Yes(last) => {
-                    // A renewal goes with others, and so does not say it itself.
                     wait.is_over();
                     return Ok(Some(last));
                 }
@@ -303,7 +316,11 @@ impl RecordStore for PostgresStore {
                 found.serve_from_us = found.serve_from_us.max(found.now_us + micros(HELD_FOR));
             }
             let Some(change) = decide(&found) else { return Ok(None) };
-            match self.write(key, &read, &change, &mut wait).await? {
+            let written = self.write(key, &read, &change, &mut wait).await?;
+            if !matches!(written, Written::Locked) {
+                wait.is_over();
+            }
+            match written {
                 Written::Yes(_) => {
                     self.send(&change.notices);
                     return Ok(None);

@@ -123,10 +123,9 @@ impl<S: RecordStore> LineBatcher<S> {
     /// Waits for the operations in flight, and refuses all others.
     pub(crate) async fn close(&self) {
         let room = &self.0.room;
-        let mut all = Vec::new();
-        while all.len() < self.0.calls_max {
-            all.push(room.acquire().await);
-        }
+        // Of two tasks that close, each would wait for permits that the other has, if they took
+        // them one by one. Another task may have closed it.
+        let _all = room.acquire_many(u32::try_from(self.0.calls_max).unwrap_or(u32::MAX)).await;
         room.close();
     }
 }

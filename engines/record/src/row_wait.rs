@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 /// Pauses between two tries to get a row.
 pub const ROW_BACKOFF: Backoff = Backoff::new(Duration::from_millis(5), Duration::from_millis(250));
-/// From more locked rows on, no try is patient.
+/// More locked rows than this are many.
 const LOCKED_ROWS_MANY: usize = 8;
 /// Maximum keys whose rows are known to be locked. If there are more, all are forgotten.
 const LOCKED_ROWS_MAX: usize = 1000;
@@ -22,7 +22,7 @@ const LOCKED_ROW_KEPT: Duration = Duration::from_secs(10);
 /// Other clients have a row for the time of a commit, so the first try is patient: the server waits
 /// for the row. The statements of a client go over one connection, so the others wait meanwhile:
 /// one verb at a time is patient. A transaction of a stranger may have the row for long, so further
-/// tries are not patient.
+/// tries are not patient. A statement that locks no row does not ask for patience.
 pub struct RowWaits {
     /// The number of the last try for each key, and its time.
     tries: Mutex<HashMap<Key, (u32, Instant)>>,
@@ -63,16 +63,20 @@ impl RowWaits {
 impl RowWait<'_> {
     /// Whether the server waits for the row at the next try.
     pub fn is_patient(&mut self) -> bool {
-        if self.tries == 0 && !self.are_many && self.patience.is_none() {
+        if self.tries == 0 && self.patience.is_none() {
             self.patience = self.waits.patience.try_acquire().ok();
         }
         self.patience.is_some()
     }
 
-    /// Whether further tries are to be as short as possible, after `tries` or beside many other
-    /// locked rows.
-    pub fn is_hopeless(&self, tries: u32) -> bool {
-        self.tries >= tries || self.are_many
+    /// The tries that did not get the row.
+    pub fn tries(&self) -> u32 {
+        self.tries
+    }
+
+    /// Whether other transactions have many of the rows that this client needs.
+    pub fn are_many(&self) -> bool {
+        self.are_many
     }
 
     /// Forgets the tries, because one got the row.
@@ -128,13 +132,13 @@ mod tests {
         for key in (0..=LOCKED_ROWS_MANY).map(key) {
             // The verb ends without the row.
             let mut tries = rows.begin(&key);
-            assert!(tries.is_patient());
+            assert!(!tries.are_many());
             tries.pause(Duration::MAX, locked).await.unwrap();
         }
         let other = key("other");
-        assert!(!rows.begin(&other).is_patient());
+        assert!(rows.begin(&other).are_many());
         tokio::time::sleep(LOCKED_ROW_KEPT + Duration::from_millis(1)).await;
-        assert!(rows.begin(&other).is_patient());
+        assert!(!rows.begin(&other).are_many());
         assert!(rows.tries.lock().is_empty());
     }
 
@@ -163,6 +167,6 @@ mod tests {
             }
         };
         assert_eq!(error.key(), Some(&key));
-        assert!(tries.is_hopeless(2) && !tries.is_hopeless(u32::MAX));
+        assert!(tries.tries() > 1 && !tries.are_many());
     }
 }

@@ -90,7 +90,14 @@ async fn a_store_that_cannot_be_opened_yet_keeps_no_other_from_being_served() {
     let metrics = server.get("/metrics").await.body;
     assert!(metrics.contains("tenure_store_up{store=\"jobs\"} 0\n"), "{metrics}");
 
+    mounts.set("jobs", Err(Error::rejected("db2 refuses the password")));
+    let refusal = server.get("/stores/jobs/v1/keys").await;
+    assert!(refusal.status == 503 && refusal.body.contains("refuses the password"), "{refusal:?}");
+    let metrics = server.get("/metrics").await.body;
+    assert!(!metrics.contains("code=\"503\""), "no other store counts them: {metrics}");
+
     mounts.set("jobs", Ok(serve(&jobs)));
+    mounts.set("jobs", silent());
     assert_eq!(server.json("/stores/jobs/v1/keys").await["total"], json!(0));
     assert!(!server.get("/").await.body.contains("db2"));
     server.end().await;

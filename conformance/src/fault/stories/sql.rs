@@ -28,6 +28,7 @@ macro_rules! sql_stories {
             blockers each_verb_on_a_number_or_value_counts_from_what_a_blocker_leaves
             blockers no_verb_decides_on_the_time_before_its_wait
             blockers a_row_that_is_blocked_keeps_no_other_key_waiting
+            blockers forty_rows_that_are_blocked_keep_no_other_key_waiting
             blockers a_blocked_verb_is_answered_in_time_and_nothing_stale_is_carried_out
             dropped verbs_that_are_dropped_at_any_await_leave_nothing_behind
             silence forty_callers_of_a_frozen_server_have_their_answers_in_time_and_leave_nothing

@@ -4,52 +4,24 @@
 use std::time::Duration;
 
 use tenure_conformance::fault::stories::sql::SqlServer as _;
-use tenure_conformance::fault::stories::sql::blockers::{behind, until_a_expires};
-use tenure_core::{Engine as _, LeaveMode, TicketState, WaitMode};
+use tenure_conformance::fault::stories::sql::blockers::{
+    behind, forty_rows_that_are_blocked_keep_no_other_key_waiting, until_a_expires,
+};
+use tenure_core::{Engine as _, TicketState, WaitMode};
 use tenure_servers::mariadb::Server;
 
 use super::sql::MariaDb;
-use super::stage::{LONG, Stranger, at_last, engine, play, row_waits, soon, ticket};
+use super::stage::{LONG, engine, play, ticket};
 
 const ENDS: [&str; 2] = ["COMMIT", "ROLLBACK"];
 
 #[test]
-fn forty_rows_that_are_blocked_keep_no_other_key_waiting() {
+fn few_of_many_blocked_rows_are_waited_for_in_the_server() {
     play(async || {
-        const TAKEN: u32 = 10;
-        // Without the gaps between the rows.
-        const LOCK: &str = "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; BEGIN; \
-             SELECT 1 FROM locks.tenure_line WHERE `key` LIKE 'k%' FOR UPDATE";
-        let server = Server::start().unwrap();
-        let engine = engine(&server.url()).await;
-        let held: Vec<_> = (0..40).map(|at| ticket(&format!("k{at}"), LONG)).collect();
-        for ticket in &held {
-            engine.join(ticket, WaitMode::NoWait).await.unwrap().expect("it is free");
-        }
-        let mut stranger = Stranger::of(&server).await;
-        stranger.sql(LOCK).await;
-        let before = row_waits(&server);
-        let renewals = held.iter().cloned().map(|ticket| {
-            let own = engine.clone();
-            tokio::spawn(async move {
-                // Each request fails at its deadline.
-                while own.renew(&ticket).await.is_err() {}
-            })
-        });
-        let renewals: Vec<_> = renewals.collect();
-        let other = ticket("other", LONG);
-        for _ in 0..TAKEN {
-            let joins = async || engine.join(&other, WaitMode::NoWait).await;
-            at_last("another key is locked", joins).await.expect("it is free");
-            at_last("it leaves", async || engine.leave(&other, LeaveMode::Now).await).await;
-        }
-        assert!(renewals.iter().all(|renewal| !renewal.is_finished()));
-        // The server waited for few of the rows: each wait would stop all keys for a second.
-        assert!(row_waits(&server) - before < TAKEN.into());
-        stranger.sql("ROLLBACK").await;
-        for renewal in renewals {
-            soon("it is renewed", renewal).await.unwrap();
-        }
+        let server = MariaDb(Server::start().unwrap());
+        forty_rows_that_are_blocked_keep_no_other_key_waiting(&server).await;
+        // Each wait stops all keys for a second.
+        assert!(server.row_waits() < 10);
     });
 }
 

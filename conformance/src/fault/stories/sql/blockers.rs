@@ -217,6 +217,41 @@ pub async fn a_row_that_is_blocked_keeps_no_other_key_waiting<S: SqlServer>(serv
     held.extend().await.expect("it is held");
 }
 
+/// Other keys of a client are locked while a stranger has the rows of forty.
+pub async fn forty_rows_that_are_blocked_keep_no_other_key_waiting<S: SqlServer>(server: &S) {
+    const TAKEN: u32 = 10;
+    let engine = S::engine(&server.url()).await;
+    let held: Vec<_> = (0..40).map(|at| ticket(&format!("k{at}"), LONG)).collect();
+    for ticket in &held {
+        engine.join(ticket, WaitMode::NoWait).await.unwrap().expect("it is free");
+    }
+    let mut stranger = server.stranger().await;
+    // Without the gaps between the rows.
+    stranger.sql("SET TRANSACTION ISOLATION LEVEL READ COMMITTED").await;
+    let (line, key) = (table::<S>("line"), column::<S>("key"));
+    let lock = format!("BEGIN; SELECT 1 FROM {line} WHERE {key} LIKE 'k%' FOR UPDATE");
+    stranger.sql(&lock).await;
+    let leaves = held.iter().cloned().map(|ticket| {
+        let own = engine.clone();
+        tokio::spawn(async move {
+            // Each request fails at its deadline.
+            while own.leave(&ticket, LeaveMode::Now).await.is_err() {}
+        })
+    });
+    let leaves: Vec<_> = leaves.collect();
+    let other = ticket("other", LONG);
+    for _ in 0..TAKEN {
+        let joins = async || engine.join(&other, WaitMode::NoWait).await;
+        at_last("another key is locked", joins).await.expect("it is free");
+        at_last("it leaves", async || engine.leave(&other, LeaveMode::Now).await).await;
+    }
+    assert!(leaves.iter().all(|leave| !leave.is_finished()));
+    stranger.sql("ROLLBACK").await;
+    for leave in leaves {
+        soon("it leaves", leave).await.unwrap();
+    }
+}
+
 /// A verb that has failed is not carried out after the row is free.
 pub async fn a_blocked_verb_is_answered_in_time_and_nothing_stale_is_carried_out<S: SqlServer>(
     server: &S,
