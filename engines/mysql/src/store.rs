@@ -82,49 +82,25 @@ impl MysqlStore {
         &self.link.server().settings
     }
 
-    /// Calls a procedure, and repeats it while another transaction is in its way. Its first
-    /// parameters are whether to wait for a row, and the key.
-    async fn call(
+    /// Calls a procedure, and repeats it while another transaction is in its way.
+    async fn call<'a>(
         &self,
         procedure: &str,
         key: &Key,
-        parameters: &[Literal<'_>],
+        parameters: impl Fn() -> Vec<Literal<'a>>,
     ) -> Result<Option<Row>> {
         let mut wait = self.row_waits.begin(key);
         loop {
-            match self.call_once(procedure, key, Self::patience(&mut wait), parameters).await? {
+            let is_patient = Self::patience(&mut wait);
+            match self.call_once(procedure, key, is_patient, &parameters()).await? {
                 Some(rows) => {
                     wait.is_over();
                     return Ok(rows.into_iter().next());
                 }
                 None => self.pause(&mut wait).await?,
             }
-        }
-    }
-
-    /// As [`call`](Self::call), for a procedure whose last parameter is the latest time at which it
-    /// may be carried out.
-    async fn call_in_time(
-        &self,
-        procedure: &str,
-        key: &Key,
-        parameters: &[Literal<'_>],
-    ) -> Result<Option<Row>> {
-        let mut wait = self.row_waits.begin(key);
-        loop {
-            let latest = self.clock.latest_us().into();
-            let all = [parameters, &[latest]].concat();
-            match self.call_once(procedure, key, Self::patience(&mut wait), &all).await? {
-                Some(rows) => {
-                    wait.is_over();
-                    return Ok(rows.into_iter().next());
-                }
-                None => {
-                    self.pause(&mut wait).await?;
-                    // The server's clock may be ahead of what this client knows. It reads it.
-                    self.read_record(key).await?;
-                }
-            }
+            // The server's clock may be ahead of what this client knows: this reads it.
+            self.read_record(key).await?;
         }
     }
 
@@ -133,7 +109,8 @@ impl MysqlStore {
         !wait.are_many() && wait.is_patient()
     }
 
-    /// As [`call`](Self::call), once. `None`: another transaction is in its way.
+    /// As [`call`](Self::call), once. `None`: another transaction is in its way. The procedure's
+    /// first parameters are whether to wait for a row, and the key.
     async fn call_once(
         &self,
         procedure: &str,
@@ -356,8 +333,8 @@ impl RecordStore for MysqlStore {
     }
 
     async fn swap(&self, key: &Key, seen: &str, value: &str) -> Result<String> {
-        let parameters = [Literal::Bytes(seen.as_bytes()), Literal::Bytes(value.as_bytes())];
-        let row = self.call("swap_1", key, &parameters).await?;
+        let parameters = || vec![Literal::Bytes(seen.as_bytes()), Literal::Bytes(value.as_bytes())];
+        let row = self.call("swap_1", key, parameters).await?;
         let value = String::from_utf8(row.map_or_else(Vec::new, |row| bytes(&row, "value")));
         value.map_err(|_| trouble::no_text(self.settings(), key))
     }
@@ -387,7 +364,8 @@ impl MysqlStore {
     async fn add_to_sequence(&self, key: &Key, by: u64) -> Result<u64> {
         // 0 reads the last number. A number that is too large is refused below.
         let added = if by > NUMBER_MAX { 0 } else { by };
-        let row = self.call_in_time("add_to_sequence_1", key, &[added.into()]).await?;
+        let parameters = || vec![added.into(), self.clock.latest_us().into()];
+        let row = self.call("add_to_sequence_1", key, parameters).await?;
         let get = |column| row.as_ref().and_then(|row| number(row, column)).unwrap_or(0);
         if get("is_done") == 1 {
             Ok(get("value"))
@@ -400,8 +378,10 @@ impl MysqlStore {
         let limit = window.limit.unwrap_or(NUMBER_MAX).min(NUMBER_MAX);
         // A number that is too large is refused below.
         let added = if by > NUMBER_MAX { 0 } else { by };
-        let parameters = [added.into(), micros(window.per).into(), limit.into()];
-        let row = self.call_in_time("add_to_count_1", key, &parameters).await?;
+        let window_us = micros(window.per);
+        let parameters =
+            || vec![added.into(), window_us.into(), limit.into(), self.clock.latest_us().into()];
+        let row = self.call("add_to_count_1", key, parameters).await?;
         let get = |column| row.as_ref().and_then(|row| number(row, column)).unwrap_or(0);
         counted(key, get("counted"), by, window, get("left_us"))
     }
