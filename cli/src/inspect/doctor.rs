@@ -7,7 +7,7 @@ mod promise;
 
 use tenure::blocking::block_on;
 
-use checks::{PrivateKey, round_trips, times};
+use checks::{PrivateKey, round_trips};
 use finding::{Finding, Verdict, exit_code};
 use lines::Scan;
 use promise::Promise;
@@ -58,8 +58,8 @@ pub(crate) fn doctor(at: &Address, json: bool, args: &Args) -> Result<u8, Failur
     let warnings = guarantees.warnings.iter();
     findings
         .extend(warnings.map(|text| Finding::new("warning", "settings", Verdict::Warning, text)));
-    let trips = block_on(round_trips(&locks, &private))?;
-    findings.push(times("round-trip", Verdict::Ok, "the store answers a read in", &trips));
+    let (trips, finding) = block_on(round_trips(&locks, &private))?;
+    findings.push(finding);
     let scan = block_on(Scan::begin(&locks, &args.prefix))?;
     let (found, takes_locks) = private.try_out(&url, &trips)?;
     findings.extend(found);

@@ -230,6 +230,13 @@ fn a_lock_in_a_damaged_file_looks_free_in_no_view() {
     assert!(top.err.contains("was damaged") && top.out.contains(other), "{top:?}");
     let doctor = store.end(&["doctor"]);
     assert!(doctor.code == 1 && doctor.out.contains("was damaged"), "{doctor:?}");
+    // All files are damaged, also that of the doctor's own keys.
+    for book in 0..64 {
+        fs::write(store.path(&format!("store/books/{book:02x}")), "garbage").unwrap();
+    }
+    let doctor = store.end(&["doctor"]);
+    let refused = doctor.out.contains("the store refuses a read: ");
+    assert!(doctor.code == 1 && refused, "{doctor:?}");
 }
 
 fn contains(bytes: &[u8], text: &str) -> bool {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 use tenure::blocking::block_on;
 use tenure::guarantees::Liveness;
 use tenure::inspect::TicketId;
-use tenure::{Locks, MutexGuard, registry};
+use tenure::{ErrorKind, Locks, MutexGuard, registry};
 
 use super::finding::{Finding, Verdict};
 use crate::failure::{Failure, REFUSED, UNREACHABLE};
@@ -43,23 +43,32 @@ pub(super) struct PrivateKey {
 /// A wait that has ended: when, and with what.
 type Served = (Instant, tenure::Result<Option<MutexGuard>>);
 
-/// Measures a few reads of an empty line.
+/// Measures a few reads of an empty line. The store may refuse to read this line, for example in a
+/// damaged file.
 pub(super) async fn round_trips(
     locks: &Locks,
     private: &PrivateKey,
-) -> tenure::Result<Vec<Duration>> {
-    let mut times = Vec::with_capacity(READS);
+) -> tenure::Result<(Vec<Duration>, Finding)> {
+    const CHECK: &str = "round-trip";
+    let mut trips = Vec::with_capacity(READS);
     for _ in 0..READS {
         let began = Instant::now();
-        locks.line(&private.name).await?;
-        times.push(began.elapsed());
+        match locks.line(&private.name).await {
+            Err(error) if error.kind() == ErrorKind::Rejected => {
+                let text = format!("the store refuses a read: {error}");
+                return Ok((Vec::new(), Finding::new(CHECK, CHECK, Verdict::Warning, text)));
+            }
+            line => line?,
+        };
+        trips.push(began.elapsed());
     }
-    times.sort_unstable();
-    Ok(times)
+    trips.sort_unstable();
+    let finding = times(CHECK, Verdict::Ok, "the store answers a read in", &trips);
+    Ok((trips, finding))
 }
 
 /// Reports sorted times.
-pub(super) fn times(
+fn times(
     check: &'static str,
     verdict: Verdict,
     begins: &str,
