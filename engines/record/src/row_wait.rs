@@ -118,7 +118,7 @@ mod tests {
 
     use super::{LOCKED_ROW_KEPT, LOCKED_ROWS_MANY, RowWaits};
 
-    fn key(name: impl ToString) -> Key {
+    fn key(name: &impl ToString) -> Key {
         Key::new(name.to_string()).unwrap()
     }
 
@@ -129,13 +129,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn rows_that_were_locked_are_forgotten_in_time() {
         let rows = RowWaits::new(true);
-        for key in (0..=LOCKED_ROWS_MANY).map(key) {
+        for key in (0..=LOCKED_ROWS_MANY).map(|it| key(&it)) {
             // The verb ends without the row.
             let mut tries = rows.begin(&key);
             assert!(!tries.are_many());
             tries.pause(Duration::MAX, locked).await.unwrap();
         }
-        let other = key("other");
+        let other = key(&"other");
         assert!(rows.begin(&other).are_many());
         tokio::time::sleep(LOCKED_ROW_KEPT + Duration::from_millis(1)).await;
         assert!(!rows.begin(&other).are_many());
@@ -144,7 +144,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn one_verb_at_a_time_is_patient_and_at_its_first_try_only() {
-        let (rows, [one, two]) = (RowWaits::new(true), ["one", "two"].map(key));
+        let (rows, [one, two]) = (RowWaits::new(true), ["one", "two"].map(|it| key(&it)));
         let (mut first, mut second) = (rows.begin(&one), rows.begin(&two));
         assert!(first.is_patient() && first.is_patient() && !second.is_patient());
         first.pause(Duration::MAX, locked).await.unwrap();
@@ -158,7 +158,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_verb_does_not_wait_for_ever() {
-        let (rows, key) = (RowWaits::new(true), key("k"));
+        let (rows, key) = (RowWaits::new(true), key(&"k"));
         let mut tries = rows.begin(&key);
         let limit = Duration::from_secs(1);
         let error = loop {

@@ -68,12 +68,7 @@ pub(super) async fn round_trips(
 }
 
 /// Reports sorted times.
-fn times(
-    check: &'static str,
-    verdict: Verdict,
-    begins: &str,
-    sorted: &[Duration],
-) -> Finding {
+fn times(check: &'static str, verdict: Verdict, begins: &str, sorted: &[Duration]) -> Finding {
     let (median, worst) = (median(sorted), sorted.last().copied().unwrap_or_default());
     let text =
         format!("{begins} {median:.1?} (median of {}; the worst took {worst:.1?})", sorted.len());

@@ -1,11 +1,11 @@
 //! Statements that run into the time limit of their client end on the server as well, and so do
 //! the connections of a client that closes.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use tenure_core::{Engine, WaitMode};
+use tenure_core::layers::AnyEngine;
+use tenure_core::{Engine as _, WaitMode};
 use tenure_servers::postgres::{Mode, PGBOUNCER, Pooler, Server, Setup};
 
 use super::stage::{
@@ -30,7 +30,7 @@ fn connections_of(server: &Server, client: &str) -> i64 {
 
 /// Asks for different keys at the same time without success, and asserts that the server keeps few
 /// connections of this client.
-async fn asks_and_fails(server: &Server, client: &str, engine: &Arc<impl Engine + 'static>) {
+async fn asks_and_fails(server: &Server, client: &str, engine: &AnyEngine) {
     let began = Instant::now();
     let asks = (0..CALLERS).map(|caller| {
         let (engine, ticket) = (engine.clone(), ticket(&format!("{client} {caller}"), LONG));
@@ -54,7 +54,7 @@ async fn asks_and_fails(server: &Server, client: &str, engine: &Arc<impl Engine 
 }
 
 /// Waits until this client takes a lock, and has one connection for it.
-async fn until_well(server: &Server, client: &str, engine: &Arc<impl Engine + 'static>) {
+async fn until_well(server: &Server, client: &str, engine: &AnyEngine) {
     let ticket = ticket(client, LONG);
     at_last("it is locked", async || engine.join(&ticket, WaitMode::Wait).await).await;
     until("one connection is left", async || connections_of(server, client) == 1).await;

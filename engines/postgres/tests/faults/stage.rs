@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_conformance::fault::stage;
-pub(super) use tenure_conformance::fault::stage::{PATIENCE, at_last, soon, until, until_line};
+pub(super) use tenure_conformance::fault::stage::{at_last, soon, until, until_line};
 use tenure_core::layers::AnyEngine;
 use tenure_core::{BackgroundRuntime, ErrorKind, Key, Locks, Result, Runtime};
 use tenure_core::{Share, Ticket};
