@@ -45,9 +45,9 @@ const OTHER_FILES_MAX: u64 = 256;
 /// Shows the store's locks on a page, and serves them as an HTTP API.
 ///
 /// The page shows holders, waiters and events as they happen. With --role ask it also asks holders
-/// to leave, as `tenure break` does. tenure prints the page's address, and serves until it gets INT,
-/// TERM or HUP. With --role lock, programs in other languages take locks by the API. If the store does
-/// not exist yet, tenure waits for it.
+/// to leave, as `tenure break` does. tenure prints the page's address, and serves until it gets
+/// INT, TERM or HUP. With --role lock, programs in other languages take locks by the API. If the
+/// store does not exist yet, tenure waits for it.
 ///
 /// Standard error has one JSON line for each break, and for each lock that such a program takes or
 /// releases. Refused requests and wrong tokens of a store have at most one line a second.

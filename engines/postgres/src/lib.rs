@@ -31,9 +31,9 @@
 //!
 //! A join behind one holder: `RecordEngine::join` (`tenure-record`) calls `PostgresStore::step`
 //! (`store.rs`). `step_alone` calls `join_1` by `query` (`primary.rs`), which returns the record.
-//! `decide` puts the ticket into the line, and `write` calls `write_1`. A leave with one waiter is
-//! the same with `leave_1`. Then `send` executes the notice, and `NotificationReader::run` (`notices.rs`) of the
-//! waiter's client delivers it.
+//! `decide` puts the ticket into the line, and `write` calls `write_1`. A leave with one waiter
+//! is the same with `leave_1`. Then `send` executes the notice, and `NotificationReader::run`
+//! (`notices.rs`) of the waiter's client delivers it.
 
 mod connection;
 mod description;

@@ -42,8 +42,8 @@ fn exists(test: &str, sources: &[(&str, String)]) -> bool {
     if name.contains('/') {
         return sources.iter().any(|(path, _)| path.ends_with(name));
     }
-    let function = format!("fn {name}(");
-    sources.iter().any(|(_, text)| text.contains(&function))
+    let functions = ["(", "<"].map(|after| format!("fn {name}{after}"));
+    sources.iter().any(|(_, text)| functions.iter().any(|function| text.contains(function)))
 }
 
 #[cfg(test)]

@@ -16,8 +16,8 @@ use crate::fault::stage::at_last;
 /// A ttl without a heartbeat in the time of a test.
 const LONG: Duration = Duration::from_secs(24 * 3600);
 
-/// Defines a test for each story of SQL databases. The argument is a function that runs a story with
-/// a [`SqlServer`](crate::fault::stories::sql::SqlServer).
+/// Defines a test for each story of SQL databases. The argument is a function that runs a story
+/// with a [`SqlServer`](crate::fault::stories::sql::SqlServer).
 ///
 /// A story that is added here runs for every engine.
 #[macro_export]
@@ -50,7 +50,7 @@ pub trait SqlServer {
     /// A session of a stranger to Tenure.
     type Stranger: SqlSession;
 
-    /// What stands before the name of a table, such as `tenure.` for a schema.
+    /// The text before the name of a table, such as `tenure.` for a schema.
     const TABLES: &str;
     /// The quotation mark of a column's name.
     const QUOTE: char;

@@ -1,5 +1,5 @@
-//! Strangers' transactions have the rows of many lines, or the row of `meta`. The stories of all SQL
-//! databases have the other blockers.
+//! Strangers' transactions have the rows of many lines, or the row of `meta`. The stories of all
+//! SQL databases have the other blockers.
 
 use std::time::Duration;
 
