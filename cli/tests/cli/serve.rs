@@ -322,7 +322,7 @@ fn two_stores_have_two_pages_and_one_name_is_refused_twice() {
     let (status, body) = server.get("/stores/c/v1/keys");
     assert!(status == 503 && body.contains("the first lock there creates it"), "{status} {body}");
     assert_eq!(server.json("/stores/a/v1/keys")["total"], json!(0));
-    third.output(&["run", "k", "--", "true"]);
+    assert_eq!(third.end(&["run", "k", "--", "true"]).code, 0);
     eventually("it is served", || server.get("/stores/c/v1/keys").0 == 200);
     let (_, messages) = server.end(Signal::TERM);
     assert!(
