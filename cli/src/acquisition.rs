@@ -121,6 +121,8 @@ pub(crate) struct HeldLock {
     handle: LeaseHandle,
     /// The store's name for messages.
     store: String,
+    /// The time at which the lock is free if the store confirms no release.
+    free_at: &'static str,
 }
 
 impl Deref for HeldLock {
@@ -181,7 +183,7 @@ impl HeldLock {
             // Released, or a signal asked this process to end.
             Ok(Some(Ok(()))) | Err(_) => return Ok(()),
         };
-        say(&format!("{key}: {trouble}; the lock is free once its lease in the store has ended"));
+        say(&format!("{key}: {trouble}; the lock is free once {}", self.free_at));
         Ok(())
     }
 
@@ -364,7 +366,11 @@ impl Acquisition<'_> {
         };
         let held = |guard: AnyGuard| {
             let (handle, store) = (guard.handle(), locks.guarantees().store.clone());
-            HeldLock { guard, handle, store }
+            let free_at = match locks.guarantees().liveness {
+                Liveness::Kernel => "this process has ended",
+                _ => "its lease in the store has ended",
+            };
+            HeldLock { guard, handle, store, free_at }
         };
         Ok(guard.map(held))
     }

@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write as _;
+use std::io::{self, Write as _};
 
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Arg, ArgAction, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
@@ -238,7 +239,7 @@ fn explain(error: &clap::Error, words: &[OsString]) -> Failure {
     }
     // clap repeats arguments, which may hold control characters.
     let lines = text.lines().map(|line| format!("{}\n", printable(line)));
-    eprint!("{}", lines.collect::<String>());
+    let _ = io::stderr().write_all(lines.collect::<String>().as_bytes()); // the code says it, too
     Failure::silent(USAGE)
 }
 

@@ -33,7 +33,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::screen::quoted;
+use crate::screen::{is_unprintable, quoted};
 
 /// A claim as `tenure take` prints it. Its fields are a promise.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -98,7 +98,7 @@ pub(crate) fn json_line(object: &impl Serialize) -> String {
     let mut line = String::with_capacity(text.len() + 1);
     for letter in text.chars() {
         match letter {
-            '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}' => {
+            _ if is_unprintable(letter) => {
                 write!(line, "\\u{:04x}", u32::from(letter))
                     .expect("writing to a string cannot fail");
             }

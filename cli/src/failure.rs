@@ -42,12 +42,14 @@ pub(crate) struct Failure {
     sentence: Option<String>,
     page: Option<String>,
     signal: Option<i32>,
+    /// The command ended so, and not this program.
+    is_of_command: bool,
 }
 
 impl Failure {
     /// A failure with an exit code and a message.
     pub(crate) fn new(code: u8, sentence: impl Into<String>) -> Self {
-        Self { code, sentence: Some(sentence.into()), page: None, signal: None }
+        Self { sentence: Some(sentence.into()), ..Self::silent(code) }
     }
 
     /// A failure because of wrong arguments.
@@ -57,7 +59,7 @@ impl Failure {
 
     /// A failure that was reported already, or needs no report.
     pub(crate) fn silent(code: u8) -> Self {
-        Self { code, sentence: None, page: None, signal: None }
+        Self { code, sentence: None, page: None, signal: None, is_of_command: false }
     }
 
     /// A success with nothing to show; the message is for terminals only.
@@ -87,14 +89,15 @@ impl Failure {
                 let failure = Self::killed(signal.into());
                 // A crash is the command's: one core file and one log line of it are enough.
                 let is_asking = Signal::from_named_raw(signal.into()).is_some_and(is_ending);
-                Err(if is_asking { failure } else { Self::silent(failure.code) })
+                let failure = if is_asking { failure } else { Self::silent(failure.code) };
+                Err(Self { is_of_command: true, ..failure })
             }
         }
     }
 
     /// A page, such as help, for standard output.
     pub(crate) fn page(text: String) -> Self {
-        Self { code: 0, sentence: None, page: Some(text), signal: None }
+        Self { page: Some(text), ..Self::silent(0) }
     }
 
     /// The same failure, with another exit code if it is [`BUSY`].
@@ -108,6 +111,11 @@ impl Failure {
     /// The exit code.
     pub(crate) fn code(&self) -> u8 {
         self.code
+    }
+
+    /// Whether the command ended so, and not this program.
+    pub(crate) fn is_of_command(&self) -> bool {
+        self.is_of_command
     }
 
     /// The message.

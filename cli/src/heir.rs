@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 use tenure::Locks;
+use tenure::guarantees::Liveness;
 use tenure::inspect::LineEntry;
 use tenure::limits::TTL_DEFAULT;
 
@@ -24,13 +25,17 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Removes the tickets of dead processes of the same name, user and machine from the line.
 ///
 /// Only a process that has ended is a predecessor, and only once all processes of its command have
-/// ended: its keeper may still be killing them. So this never makes two holders.
+/// ended: its keeper may still be killing them. A store in files removes the ticket of such a
+/// process itself, and keeps that of one whose command runs on.
 pub(crate) fn inherit(
     signals: &mut Signals,
     locks: &Locks,
     key: &str,
     verbose: bool,
 ) -> Result<(), Failure> {
+    if locks.guarantees().liveness == Liveness::Kernel {
+        return Ok(());
+    }
     let Some(own) = OwnerParts::parse(locks.owner()) else { return Ok(()) };
     let line = match signals.within(SETTLE_MAX, locks.line(key))? {
         Ok(Some(Ok(line))) => line,

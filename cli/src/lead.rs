@@ -90,6 +90,7 @@ pub(crate) fn lead(at: &Address, args: &Args) -> Result<u8, Failure> {
         on_lost: OnLost::Stop,
         lifeline: opened.lifeline.as_ref(),
         variable: None,
+        stops_at_signals: false,
     };
     nested::refuse(&mut signals, locks, &args.key, acquisition.mode.share()?)?;
     if args.name.is_some() {

@@ -249,6 +249,7 @@ impl Job<'_> {
             on_lost: OnLost::Stop,
             lifeline: opened.lifeline.as_ref(),
             variable: Some((SLOT, &slot)),
+            stops_at_signals: false,
         };
         match supervise(signals, spare, &held, &work)? {
             Outcome::Done(reason, _keeper) => {

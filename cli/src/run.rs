@@ -137,6 +137,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", value_parser = duration::parse, default_value = "5s",
         hide_default_value = true, hide_short_help = true)]
     kill_after: Duration,
+    /// Stops all processes of the command at INT and TERM, as after a loss: for `tenure mcp`.
+    #[arg(long, hide = true)]
+    stop_at_signals: bool,
     /// Reports the lock and the end of the command.
     #[arg(short, long)]
     verbose: bool,
@@ -208,6 +211,7 @@ fn hold(
         on_lost: args.on_lost,
         lifeline: opened.lifeline.as_ref(),
         variable: permits.as_deref().map(|numbers| (PERMIT, numbers)),
+        stops_at_signals: args.stop_at_signals,
     };
     let began = Instant::now();
     match supervise(signals, spare, &held, &work)? {

@@ -2,6 +2,8 @@
 
 use std::fmt::{Display, Write as _};
 
+use crate::screen::is_unprintable;
+
 /// A writer of one object.
 pub(crate) struct Object(String);
 
@@ -64,8 +66,8 @@ fn quote(out: &mut String, text: &str) {
             '\n' => out.push_str("\\n"),
             '\r' => out.push_str("\\r"),
             '\t' => out.push_str("\\t"),
-            // Terminals may act on DEL. The last two end a line in JavaScript.
-            '\0'..='\u{1f}' | '\u{7f}' | '\u{2028}' | '\u{2029}' => {
+            // Terminals may act on them, and some end a line in JavaScript.
+            _ if is_unprintable(letter) => {
                 write!(out, "\\u{:04x}", u32::from(letter))
                     .expect("writing to a string cannot fail");
             }
@@ -82,14 +84,14 @@ mod tests {
     #[test]
     fn an_object_is_one_line() {
         let object = Object::new()
-            .text("key", "a\"b\\c\n\u{1}ü\u{2028}")
+            .text("key", "a\"b\\c\n\u{1}ü\u{2028}\u{9b}\u{202e}")
             .plain("token", 7)
             .maybe("expires_in_ms", None)
             .maybe_text("user", None)
             .plain("allowed", true);
         assert_eq!(
             object.line(),
-            "{\"key\":\"a\\\"b\\\\c\\n\\u0001ü\\u2028\",\"token\":7,\"expires_in_ms\":null,\"user\":null,\"allowed\":true}\n"
+            "{\"key\":\"a\\\"b\\\\c\\n\\u0001ü\\u2028\\u009b\\u202e\",\"token\":7,\"expires_in_ms\":null,\"user\":null,\"allowed\":true}\n"
         );
     }
 }

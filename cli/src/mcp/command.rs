@@ -21,13 +21,16 @@ use super::answer::{Outcome, ToolAnswer};
 use super::session::{Session, limited};
 use super::session_run::{self, RunOutcome};
 use super::tools::{OUTPUT_MAX, RUN_DEFAULT, RUN_MAX, RunArgs, WAIT_MAX};
-use crate::failure::{BUSY, Failure, LOST};
+use crate::failure::{BUSY, Failure, LOST, SIGNALLED};
 use crate::screen::quoted;
 use crate::store::VARIABLE;
 use crate::supervisor::own_executable;
 
-/// Time between TERM and KILL for a run that is stopped.
-const STOP_GRACE: Duration = Duration::from_secs(4);
+/// Time between TERM and KILL for a command that is stopped.
+const KILL_AFTER: &str = "2s";
+/// Time limit of the end of its run, which releases the lock. Then the run is killed, and its keeper
+/// kills the command.
+const STOP_GRACE: Duration = Duration::from_secs(8);
 /// Time for the rest of the output: a process that the command left running may keep it open.
 const REST_MAX: Duration = Duration::from_secs(2);
 /// Maximum bytes of a report.
@@ -88,7 +91,7 @@ fn start(url: &str, args: &RunArgs, wait: Duration, note: &str) -> Result<Run, F
     let (session, theirs) = StdStream::pair()?;
     let (output, into) = io::pipe()?;
     let mut command = own_executable()?;
-    command.args([session_run::ARGUMENT, "run"]);
+    command.args([session_run::ARGUMENT, "run", "--stop-at-signals", "--kill-after", KILL_AFTER]);
     if wait.is_zero() {
         command.arg("--no-wait");
     } else {
@@ -204,6 +207,10 @@ fn ended_so(key: &str, report: &RunOutcome) -> ToolAnswer {
             ),
         )
         .with("ran", true),
+        code if code > SIGNALLED => ToolAnswer::not_held(format!(
+            "NOT held, nothing was run: a signal ended the run while it waited for {key}."
+        ))
+        .with("ran", false),
         code => ToolAnswer::from(Failure::new(code, message.as_str())).with("ran", false),
     }
 }

@@ -18,7 +18,7 @@ use rustix::process::{Signal, getpid, kill_process};
 use serde::{Deserialize, Serialize};
 
 use crate::args;
-use crate::failure::{Failure, SIGNALLED};
+use crate::failure::Failure;
 
 /// The first argument that makes this program a run of a session.
 pub(crate) const ARGUMENT: &str = "--in-session";
@@ -37,13 +37,11 @@ impl RunOutcome {
     fn of(outcome: &Result<u8, Failure>) -> Self {
         match outcome {
             Ok(code) => Self { code: *code, is_own: false, message: String::new() },
-            // A signal ended the command, or was passed on to it.
-            Err(failure) if failure.code() > SIGNALLED => {
-                Self { code: failure.code(), is_own: false, message: failure.sentence().into() }
-            }
-            Err(failure) => {
-                Self { code: failure.code(), is_own: true, message: failure.sentence().into() }
-            }
+            Err(failure) => Self {
+                code: failure.code(),
+                is_own: !failure.is_of_command(),
+                message: failure.sentence().into(),
+            },
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Stopping a child after the loss of its lock: TERM, then KILL, until all its processes are gone.
 
-use std::io;
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
+use std::{io, thread};
 
 use rustix::process::Signal;
 
@@ -9,22 +10,37 @@ use super::alarm::NEVER;
 use super::child::{Child, ChildEvent};
 use super::signals::{Signals, is_ending};
 use crate::failure::say;
+use crate::store::SETTLE_MAX;
 
 /// Maximum wait for killed processes to disappear under a lease. They are gone at once, unless the
 /// kernel is stuck with one or it may not be killed.
 const GONE_WITHIN: Duration = Duration::from_secs(10);
 
-/// Ends all processes of the child, with KILL after `grace`. Returns once they are gone, with the
-/// signal that asked this process to end meanwhile. A lock without a lease is kept until then.
+/// The end of the processes of a child.
+pub(crate) struct Stopped {
+    /// The signal that asked this process to end meanwhile.
+    pub(crate) asked: Option<Signal>,
+    /// All processes are gone. `false`: one cannot be killed, and the lock has a lease.
+    pub(crate) are_gone: bool,
+}
+
+/// Ends all processes of the child, with KILL after `grace`, and reports why. Returns once they are
+/// gone. A lock without a lease is kept until then.
 pub(crate) fn stop(
     signals: &mut Signals,
     child: &mut Child,
+    why: String,
     grace: Duration,
     is_leased: bool,
-) -> io::Result<Option<Signal>> {
+) -> io::Result<Stopped> {
     let began = Instant::now();
     let mut asked = None;
     child.stop(grace);
+    let reported = report(why);
+    let stopped = |asked, are_gone| {
+        let _ = reported.recv_timeout(SETTLE_MAX); // standard error may be blocked
+        Ok(Stopped { asked, are_gone })
+    };
     loop {
         for signal in signals.take().into_iter().filter(|signal| is_ending(*signal)) {
             child.signal(signal);
@@ -34,7 +50,7 @@ pub(crate) fn stop(
             match event {
                 ChildEvent::Gone => {
                     child.reap_keeper();
-                    return Ok(asked);
+                    return stopped(asked, true);
                 }
                 ChildEvent::Orphaned => {
                     child.adopt(NEVER)?;
@@ -46,9 +62,19 @@ pub(crate) fn stop(
         }
         let left = (grace + GONE_WITHIN).saturating_sub(began.elapsed());
         if is_leased && left.is_zero() {
-            say("a process of the command cannot be killed");
-            return Ok(asked);
+            return stopped(asked, false);
         }
         signals.wait(is_leased.then_some(left))?;
     }
+}
+
+/// Reports a sentence from another thread: a pipe that nobody reads must not delay the end of the
+/// command and the release of its lock.
+fn report(sentence: String) -> mpsc::Receiver<()> {
+    let (done, reported) = mpsc::channel();
+    thread::spawn(move || {
+        say(&sentence);
+        let _ = done.send(()); // the process may have stopped waiting for it
+    });
+    reported
 }

@@ -16,10 +16,10 @@ use super::control_channel::ExitReason;
 use super::lease::{Lease, until};
 use super::nested;
 use super::signals::{Signals, is_ending};
-use super::stop::stop;
+use super::stop::{Stopped, stop};
 use super::task::{KEY, TOKEN, Task, TaskKind};
 use super::terminal::Terminal;
-use crate::failure::{Failure, REFUSED, say};
+use crate::failure::{Failure, LOST, REFUSED, say};
 use crate::screen::quoted;
 use crate::store::VARIABLE;
 
@@ -45,6 +45,9 @@ pub(crate) struct Work<'a> {
     pub(crate) lifeline: Option<&'a OwnedFd>,
     /// A further variable of the command.
     pub(crate) variable: Option<(&'static str, &'a str)>,
+    /// A signal that asks this process to end stops all processes of the command, as a loss does.
+    /// Otherwise the command gets it.
+    pub(crate) stops_at_signals: bool,
 }
 
 /// The outcome of a supervision.
@@ -93,7 +96,15 @@ pub(crate) fn supervise(
     }
     match end {
         Ok(End::Done(reason)) => Ok(Outcome::Done(reason, child.let_go())),
-        Ok(End::Lost { asked }) => Ok(Outcome::Lost { asked }),
+        Ok(End::Lost(Stopped { asked, are_gone: true })) => Ok(Outcome::Lost { asked }),
+        Ok(End::Lost(Stopped { are_gone: false, .. })) => {
+            // Nothing is released: the lock stays until the lease ends.
+            let key = quoted(guard.key().as_str());
+            say(&format!(
+                "{key}: a process of the command cannot be killed, so the lock stays until its lease ends"
+            ));
+            exit(LOST.into())
+        }
         Ok(End::NeverRan { asked }) => Ok(Outcome::NeverRan { asked }),
         Ok(End::NeverStarted(error)) => {
             Err(Failure::new(REFUSED, format!("the command cannot be started: {error}")))
@@ -136,7 +147,7 @@ impl Work<'_> {
 
 enum End {
     Done(ExitReason),
-    Lost { asked: Option<Signal> },
+    Lost(Stopped),
     NeverRan { asked: Signal },
     NeverStarted(io::Error),
 }
@@ -164,6 +175,10 @@ impl<'a> Supervision<'a> {
             for signal in signals.take() {
                 self.pass_on(signal);
             }
+            if self.work.stops_at_signals && self.asked.is_some() {
+                let why = format!("{}: the command is stopped", self.key());
+                return self.stop(signals, why, self.lease.grace());
+            }
             while let Some(event) = self.child.event() {
                 match event {
                     ChildEvent::Ended(reason) => return Ok(End::Done(reason)),
@@ -172,7 +187,7 @@ impl<'a> Supervision<'a> {
                         let why = self.why_stop(signals).unwrap_or_else(|| LATE.to_owned());
                         let key = self.key();
                         let sentence = format!("{key}: {why}; its keeper has killed the command");
-                        return self.stop(signals, &sentence, Duration::ZERO);
+                        return self.stop(signals, sentence, Duration::ZERO);
                     }
                     ChildEvent::Orphaned if self.child.has_never_run() => {
                         if let Some(signal) = self.asked {
@@ -187,9 +202,9 @@ impl<'a> Supervision<'a> {
                         let runs = self.child.adopt(self.deadline())?;
                         signals.wake_on_only(&*self.child)?;
                         if !runs {
-                            let sentence =
+                            let why =
                                 "the keeper of the command was killed; the command is stopped";
-                            return self.stop(signals, sentence, self.lease.grace());
+                            return self.stop(signals, why.to_owned(), self.lease.grace());
                         }
                     }
                 }
@@ -198,7 +213,7 @@ impl<'a> Supervision<'a> {
                 self.warn(signals);
             } else if let Some(why) = self.why_stop(signals) {
                 let sentence = format!("{}: {why}; the command is stopped", self.key());
-                return self.stop(signals, &sentence, self.lease.grace());
+                return self.stop(signals, sentence, self.lease.grace());
             }
             self.child.extend(self.deadline());
             let is_leased = !self.warned && self.lease.exists();
@@ -226,17 +241,16 @@ impl<'a> Supervision<'a> {
         }
     }
 
-    fn stop(&mut self, signals: &mut Signals, sentence: &str, grace: Duration) -> io::Result<End> {
-        say(sentence);
-        let asked = stop(signals, self.child, grace, self.lease.exists())?;
-        Ok(End::Lost { asked: asked.or(self.asked) })
+    fn stop(&mut self, signals: &mut Signals, why: String, grace: Duration) -> io::Result<End> {
+        let stopped = stop(signals, self.child, why, grace, self.lease.exists())?;
+        Ok(End::Lost(Stopped { asked: stopped.asked.or(self.asked), ..stopped }))
     }
 
     fn pass_on(&mut self, signal: Signal) {
         if is_ending(signal) {
             self.asked = Some(signal);
         }
-        if signal != Signal::CHILD {
+        if signal != Signal::CHILD && !(is_ending(signal) && self.work.stops_at_signals) {
             self.child.signal(signal);
         }
     }

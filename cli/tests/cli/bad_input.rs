@@ -173,6 +173,14 @@ fn arguments_that_are_wrong() {
 }
 
 #[test]
+fn arguments_that_are_wrong_have_their_code_where_nothing_can_be_written() {
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let mut command = Store::unmade().tenure(&["no-such-subcommand", "k"]);
+    let status = command.stdout(Stdio::null()).stderr(full).status().unwrap();
+    assert_eq!(status.code(), Some(64));
+}
+
+#[test]
 fn an_argument_cannot_move_the_cursor() {
     let end = Store::unmade().end(&["\u{1b}[2J"]);
     is_unparsed(&end, "\\u{1b}[2J");

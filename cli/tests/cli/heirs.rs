@@ -1,9 +1,10 @@
 //! `--as NAME`: a run that was restarted takes over from its dead predecessor.
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use tenure_servers::redis::Setup;
 
-use crate::kit::{field, redis};
+use crate::kit::{Store, field, redis};
+use crate::run::pids;
 
 #[test]
 fn a_restarted_run_takes_over_from_its_dead_predecessor() {
@@ -37,4 +38,20 @@ fn a_restarted_run_takes_over_from_its_dead_predecessor() {
         assert!(tokens.is_sorted(), "the later run has the higher token: {log}");
         std::fs::remove_file(store.path("log")).unwrap();
     }
+}
+
+#[test]
+fn a_command_that_runs_on_keeps_its_lock_from_a_later_run_of_its_name() {
+    let store = Store::new();
+    // It has no variable of tenure, and its keeper waits for it.
+    let script = "echo pid $$ >>$LOG; exec env -i sleep 600.125";
+    let words = ["run", "k", "--as", "job", "--on-lost", "warn", "--", "sh", "-c", script];
+    let first = store.start(&words);
+    store.log_has("pid");
+    first.signal(Signal::KILL);
+    assert_eq!(first.end().code, 1009);
+    let next = store.end(&["run", "-n", "k", "--as", "job", "--", "true"]);
+    let pid = Pid::from_raw(pids(&store.log())[0]).unwrap();
+    kill_process(pid, Signal::KILL).unwrap();
+    assert_eq!(next.code, 75, "{next:?}");
 }

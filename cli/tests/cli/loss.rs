@@ -188,6 +188,17 @@ fn a_break_ends_the_command_before_the_next_begins() {
 }
 
 #[test]
+fn a_break_ends_a_command_although_nobody_reads_its_errors() {
+    let store = Store::new();
+    let fills = "head -c 65536 /dev/zero >&2; echo pid $$ >>$LOG; exec sleep 600.125";
+    let first = store.start(&["run", "k", "--", "sh", "-c", fills]);
+    store.log_has("pid");
+    let end = store.end(&["break", "k", "--wait", "60s"]);
+    assert_eq!(end.code, 0, "{end:?}");
+    assert_eq!(first.end().code, 79);
+}
+
+#[test]
 fn a_break_says_when_the_ticket_is_out_at_the_latest() {
     let Some((_server, store)) = redis(Setup::new()) else { return };
     let run = store.start(&["run", "k", "--", "sleep", "600"]);

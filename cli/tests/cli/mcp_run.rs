@@ -1,6 +1,6 @@
 //! The tool `run` of `tenure mcp`: a command under a lock, which ends with the session.
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::kit::{Store, eventually, field, is_alive};
@@ -76,7 +76,15 @@ async fn a_busy_lock_runs_nothing() {
     }
     one.call("run", sh("echo ran >>$LOG")).await.stops("own_claim");
     assert_eq!(store.log(), "");
-    let waiting = two.begin("run", json!({ "key": "k", "command": ["true"], "wait_ms": 600_000 }));
+    let waits = json!({ "key": "k", "command": ["true"], "wait_ms": 600_000 });
+    let killed = two.begin("run", waits.clone());
+    store.line_has("k", 2);
+    let owner = field(&store.line("k")[1], "owner").to_owned();
+    let pid = owner.split(['[', ']']).nth(1).unwrap().parse().unwrap();
+    kill_process(Pid::from_raw(pid).unwrap(), Signal::TERM).unwrap();
+    let killed = killed.await.unwrap();
+    assert!(killed["ran"] == json!(false) && killed["held"] == json!(false), "{killed:?}");
+    let waiting = two.begin("run", waits);
     store.line_has("k", 2);
     one.call("drop", json!({ "claim": taken["claim"] })).await.is(false, false);
     ran(&waiting.await.unwrap(), 0);
@@ -107,6 +115,15 @@ async fn a_command_ends_with_its_time_or_its_call() {
     for pid in pids(&store.log()) {
         eventually("the end of the command", || !is_alive(pid));
     }
+    // The lock is not free before the last process has ended.
+    let store = Store::new();
+    let agent = Agent::start(&store).await;
+    let mut arguments = sh("(trap '' TERM; exec sh -c 'echo pid $$ >>$LOG; sleep 600.125') & wait");
+    arguments["timeout_ms"] = json!(3_000);
+    agent.call("run", arguments).await.stops("stopped");
+    let pids = pids(&store.log());
+    assert!(store.line("k").is_empty() && !pids.is_empty());
+    assert!(pids.iter().all(|pid| !is_alive(*pid)), "{pids:?}");
     let store = Store::new();
     let agent = Agent::start(&store).await;
     let run = agent.begin("run", sh(WORK));
