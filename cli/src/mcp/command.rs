@@ -28,8 +28,8 @@ use crate::supervisor::own_executable;
 
 /// Time between TERM and KILL for a command that is stopped.
 const KILL_AFTER: &str = "2s";
-/// Time limit of the end of its run, which releases the lock. Then the run is killed, and its keeper
-/// kills the command.
+/// Time limit of the end of its run, which releases the lock. Then the run is killed, and its
+/// keeper kills the command.
 const STOP_GRACE: Duration = Duration::from_secs(8);
 /// Time for the rest of the output: a process that the command left running may keep it open.
 const REST_MAX: Duration = Duration::from_secs(2);

@@ -68,8 +68,8 @@ pub(crate) fn stop(
     }
 }
 
-/// Reports a sentence from another thread: a pipe that nobody reads must not delay the end of the
-/// command and the release of its lock.
+/// Reports a sentence from another thread: a full pipe must not delay the end of the command and
+/// the release of its lock.
 fn report(sentence: String) -> mpsc::Receiver<()> {
     let (done, reported) = mpsc::channel();
     thread::spawn(move || {
