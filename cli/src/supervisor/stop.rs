@@ -33,14 +33,10 @@ pub(crate) fn stop(
     grace: Duration,
     is_leased: bool,
 ) -> io::Result<Stopped> {
+    report(why);
     let began = Instant::now();
     let mut asked = None;
     child.stop(grace);
-    let reported = report(why);
-    let stopped = |asked, are_gone| {
-        let _ = reported.recv_timeout(SETTLE_MAX); // standard error may be blocked
-        Ok(Stopped { asked, are_gone })
-    };
     loop {
         for signal in signals.take().into_iter().filter(|signal| is_ending(*signal)) {
             child.signal(signal);
@@ -50,7 +46,7 @@ pub(crate) fn stop(
             match event {
                 ChildEvent::Gone => {
                     child.reap_keeper();
-                    return stopped(asked, true);
+                    return Ok(Stopped { asked, are_gone: true });
                 }
                 ChildEvent::Orphaned => {
                     child.adopt(NEVER)?;
@@ -62,19 +58,19 @@ pub(crate) fn stop(
         }
         let left = (grace + GONE_WITHIN).saturating_sub(began.elapsed());
         if is_leased && left.is_zero() {
-            return stopped(asked, false);
+            return Ok(Stopped { asked, are_gone: false });
         }
         signals.wait(is_leased.then_some(left))?;
     }
 }
 
 /// Reports a sentence from another thread: a full pipe must not delay the end of the command and
-/// the release of its lock.
-fn report(sentence: String) -> mpsc::Receiver<()> {
+/// the release of its lock for longer than [`SETTLE_MAX`].
+fn report(sentence: String) {
     let (done, reported) = mpsc::channel();
     thread::spawn(move || {
         say(&sentence);
         let _ = done.send(()); // the process may have stopped waiting for it
     });
-    reported
+    let _ = reported.recv_timeout(SETTLE_MAX); // the thread goes on
 }

@@ -1,5 +1,7 @@
 //! `--as NAME`: a run that was restarted takes over from its dead predecessor.
 
+use std::process::Stdio;
+
 use rustix::process::{Pid, Signal, kill_process};
 use tenure_servers::redis::Setup;
 
@@ -46,10 +48,12 @@ fn a_command_that_runs_on_keeps_its_lock_from_a_later_run_of_its_name() {
     // It has no variable of tenure, and its keeper waits for it.
     let script = "echo pid $$ >>$LOG; exec env -i sleep 600.125";
     let words = ["run", "k", "--as", "job", "--on-lost", "warn", "--", "sh", "-c", script];
-    let first = store.start(&words);
+    // The command and its keeper outlive the first run, and would keep its pipes.
+    let mut first = store.tenure(&words);
+    let mut first = first.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     store.log_has("pid");
-    first.signal(Signal::KILL);
-    assert_eq!(first.end().code, 1009);
+    first.kill().unwrap();
+    first.wait().unwrap();
     let next = store.end(&["run", "-n", "k", "--as", "job", "--", "true"]);
     let pid = Pid::from_raw(pids(&store.log())[0]).unwrap();
     kill_process(pid, Signal::KILL).unwrap();
