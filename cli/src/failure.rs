@@ -43,6 +43,7 @@ pub(crate) struct Failure {
     page: Option<String>,
     signal: Option<i32>,
     /// The command ended so, and not this program.
+    #[cfg_attr(not(feature = "mcp"), allow(dead_code, reason = "a session of an agent reads it"))]
     is_of_command: bool,
 }
 
@@ -114,6 +115,7 @@ impl Failure {
     }
 
     /// Whether the command ended so, and not this program.
+    #[cfg(feature = "mcp")]
     pub(crate) fn is_of_command(&self) -> bool {
         self.is_of_command
     }
