@@ -74,3 +74,17 @@ pub async fn at_last<T>(what: &str, mut ask: impl AsyncFnMut() -> Result<T>) -> 
     })
     .await
 }
+
+/// Repeats a request of a task while the store does not answer. The caller has the time limit.
+///
+/// # Panics
+///
+/// If the error is not retryable.
+pub async fn again<T, F: Future<Output = Result<T>>>(mut ask: impl FnMut() -> F) -> T {
+    loop {
+        match ask().await {
+            Ok(answer) => return answer,
+            Err(error) => assert!(error.is_retryable(), "{error}"),
+        }
+    }
+}

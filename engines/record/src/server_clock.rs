@@ -7,7 +7,8 @@ use tokio::time::Instant;
 
 use crate::format::micros;
 
-/// Maximum age of a statement that joins or writes, if the client's time limit is longer.
+/// Maximum age of a statement that joins or writes, if the client's time limit is longer. Orphans
+/// are twice as old when they are deleted.
 const LATE_MAX: Duration = Duration::from_secs(300);
 
 /// The server's clock at a moment of this process, from the last answer, in microseconds.

@@ -58,6 +58,8 @@ pub trait SqlServer {
     const NOW_US: &str;
     /// Replaces the record of `a` by that of `b`, as another client would write it.
     const TAKE_A: &str;
+    /// The number of tasks that meet at one row, and of the locks that each takes.
+    const MEETING: (usize, u32);
 
     /// The URL of the engine, without a query.
     fn url(&self) -> String;
@@ -75,6 +77,9 @@ pub trait SqlServer {
     fn connections(&self) -> i64;
     /// The number of open transactions, without those in which clients listen.
     async fn transactions(&self) -> i64;
+    /// Asserts what holds of the clients' connections between two verbs: nothing, unless the engine
+    /// has more to promise.
+    fn check_connections(&self) {}
     /// The number of statements that have waited for a row, since the server started.
     fn row_waits(&self) -> i64;
     /// Stops the server's processes.
@@ -117,14 +122,4 @@ fn key(key: &str) -> Key {
 /// A ticket for the whole of this key.
 fn ticket(name: &str, ttl: Duration) -> Ticket {
     Ticket { ttl, ..Ticket::new(key(name), Share::WHOLE) }
-}
-
-/// Repeats a request of a task while the store does not answer.
-async fn again<T, F: Future<Output = Result<T>>>(mut ask: impl FnMut() -> F) -> T {
-    loop {
-        match ask().await {
-            Ok(answer) => return answer,
-            Err(error) => assert!(error.is_retryable(), "{error}"),
-        }
-    }
 }

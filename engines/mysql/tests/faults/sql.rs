@@ -25,6 +25,7 @@ impl SqlServer for MariaDb {
     const TAKE_A: &str = "UPDATE tenure_line a JOIN tenure_line b ON a.`key` = 'a' AND b.`key` = 'b' \
          SET a.version = a.version + 1, a.at_us = b.at_us, a.`last` = b.`last`, \
          a.holder = b.holder, a.ends_us = b.ends_us, a.tickets = b.tickets";
+    const MEETING: (usize, u32) = (4, 2);
 
     fn url(&self) -> String {
         self.0.url()

@@ -7,7 +7,7 @@ use std::time::Duration;
 use mysql_async::prelude::Queryable as _;
 use mysql_async::{Conn, OptsBuilder};
 use tenure_conformance::fault::stage;
-pub(super) use tenure_conformance::fault::stage::{at_last, soon, until, until_line};
+pub(super) use tenure_conformance::fault::stage::{again, at_last, soon, until, until_line};
 use tenure_core::layers::AnyEngine;
 use tenure_core::{BackgroundRuntime, ErrorKind, Key, Locks, Result, Runtime};
 use tenure_core::{Share, Ticket};
@@ -27,16 +27,6 @@ pub(super) fn play(story: impl AsyncFnOnce()) {
 /// Connects to the locks at this URL.
 pub(super) async fn connect(url: impl AsRef<str>) -> Locks {
     at_last("the server can be reached", async || tenure_mysql::connect(url.as_ref()).await).await
-}
-
-/// Repeats a request of a task while the store does not answer.
-pub(super) async fn again<T, F: Future<Output = Result<T>>>(mut ask: impl FnMut() -> F) -> T {
-    loop {
-        match ask().await {
-            Ok(answer) => return answer,
-            Err(error) => assert!(error.is_retryable(), "{error}"),
-        }
-    }
 }
 
 /// Opens the engine itself, which repeats no verb.

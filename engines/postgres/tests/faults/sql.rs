@@ -25,6 +25,7 @@ impl SqlServer for PostgreSql {
     const TAKE_A: &str = "UPDATE tenure.line a SET version = a.version + 1, at_us = b.at_us, \
          last = b.last, holder = b.holder, ends_us = b.ends_us, tickets = b.tickets \
          FROM tenure.line b WHERE a.key = 'a' AND b.key = 'b'";
+    const MEETING: (usize, u32) = (8, 4);
 
     fn url(&self) -> String {
         self.0.url()
@@ -56,6 +57,10 @@ impl SqlServer for PostgreSql {
 
     async fn transactions(&self) -> i64 {
         ["active", "idle in transaction"].map(|state| connections(&self.0, state)).iter().sum()
+    }
+
+    fn check_connections(&self) {
+        assert_eq!(connections(&self.0, "idle in transaction"), 0);
     }
 
     fn row_waits(&self) -> i64 {

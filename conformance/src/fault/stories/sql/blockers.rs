@@ -231,24 +231,24 @@ pub async fn forty_rows_that_are_blocked_keep_no_other_key_waiting<S: SqlServer>
     let (line, key) = (table::<S>("line"), column::<S>("key"));
     let lock = format!("BEGIN; SELECT 1 FROM {line} WHERE {key} LIKE 'k%' FOR UPDATE");
     stranger.sql(&lock).await;
-    let leaves = held.iter().cloned().map(|ticket| {
+    let renewals = held.iter().cloned().map(|ticket| {
         let own = engine.clone();
         tokio::spawn(async move {
             // Each request fails at its deadline.
-            while own.leave(&ticket, LeaveMode::Now).await.is_err() {}
+            while own.renew(&ticket).await.is_err() {}
         })
     });
-    let leaves: Vec<_> = leaves.collect();
+    let renewals: Vec<_> = renewals.collect();
     let other = ticket("other", LONG);
     for _ in 0..TAKEN {
         let joins = async || engine.join(&other, WaitMode::NoWait).await;
         at_last("another key is locked", joins).await.expect("it is free");
         at_last("it leaves", async || engine.leave(&other, LeaveMode::Now).await).await;
     }
-    assert!(leaves.iter().all(|leave| !leave.is_finished()));
+    assert!(renewals.iter().all(|renewal| !renewal.is_finished()));
     stranger.sql("ROLLBACK").await;
-    for leave in leaves {
-        soon("it leaves", leave).await.unwrap();
+    for renewal in renewals {
+        soon("it is renewed", renewal).await.unwrap();
     }
 }
 

@@ -55,6 +55,7 @@ pub async fn verbs_that_are_dropped_at_any_await_leave_nothing_behind<S: SqlServ
             dropped_after(polls, S::try_connect(&elsewhere)).await;
             let guard = at_last("it is locked", async || mutex.lock().await).await;
             dropped_after(polls, guard.release()).await;
+            server.check_connections();
         }
     }
     for key in ["k0", "k1", "k2", "o"] {
@@ -65,6 +66,7 @@ pub async fn verbs_that_are_dropped_at_any_await_leave_nothing_behind<S: SqlServ
         server.connections() <= CONNECTIONS_MAX
     })
     .await;
+    server.check_connections();
     until("no transaction is open", async || server.transactions().await == 0).await;
     at_last("it is still held", async || held.extend().await).await;
 }

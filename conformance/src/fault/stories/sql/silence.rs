@@ -5,8 +5,8 @@ use std::time::Instant;
 use tenure_core::ErrorKind;
 use tokio::task::JoinSet;
 
-use super::{LONG, SqlServer, again, connect};
-use crate::fault::stage::{PATIENCE, at_last, soon, until, until_line};
+use super::{LONG, SqlServer, connect};
+use crate::fault::stage::{PATIENCE, again, at_last, soon, until, until_line};
 
 /// One for the statements, and one that listens.
 const CONNECTIONS_MAX: i64 = 2;

@@ -2,8 +2,8 @@
 
 use tenure_core::{Locks, OnceOutcome};
 
-use super::{LONG, SqlServer, again, connect};
-use crate::fault::stage::{at_last, soon, until_line};
+use super::{LONG, SqlServer, connect};
+use crate::fault::stage::{again, at_last, soon, until_line};
 
 /// Calls each verb, and hands a lock over between two clients.
 pub async fn call_each_verb<S: SqlServer>(url: &str) {
@@ -33,15 +33,15 @@ pub async fn call_each_verb<S: SqlServer>(url: &str) {
     let once = locks.once("o").slot("1");
     let ran = at_last("it runs", async || once.run(async |_, _| Ok::<_, ()>(())).await).await;
     assert!(matches!(ran, OnceOutcome::Done(()) | OnceOutcome::Over(_)), "{ran:?}");
-    meet(&[locks, other]).await;
+    meet(&[locks, other], S::MEETING).await;
 }
 
 /// Many tasks of two clients meet at one row.
-async fn meet(clients: &[Locks; 2]) {
-    let tasks = (0..4).map(|at| {
+async fn meet(clients: &[Locks; 2], (tasks, rounds): (usize, u32)) {
+    let tasks = (0..tasks).map(|at| {
         let locks = clients[at % 2].clone();
         tokio::spawn(async move {
-            for _ in 0..2 {
+            for _ in 0..rounds {
                 let mutex = locks.mutex("b").ttl(LONG);
                 drop(again(|| mutex.lock()).await);
                 let sequence = locks.sequence("t");
