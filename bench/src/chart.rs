@@ -37,12 +37,14 @@ pub(crate) const QUESTIONS: [Question; 4] = [
 ];
 
 /// The stores, by the names with which their rows start.
-pub(crate) const STORES: [&str; 9] = [
+pub(crate) const STORES: [&str; 11] = [
     "memory",
     "file",
     "redis",
     "redlock",
     "mongodb",
+    "postgres",
+    "mariadb",
     "etcd",
     "etcd, three members",
     "zookeeper",

@@ -276,11 +276,11 @@ impl Store {
             self.counts_full = (self.counts.len() * 2).max(1024);
         }
         let stored = self.counts.get(key).copied();
-        let (tally, changed) = Count::add(stored, key, by, window, now)?;
+        let (count, changed) = Count::add(stored, key, by, window, now)?;
         if let Some(count) = changed {
             self.counts.insert(key.clone(), count);
         }
-        Ok(tally)
+        Ok(count)
     }
 }
 

@@ -1,6 +1,7 @@
 //! A hosted engine: what of its verbs is done on its host, and what becomes of those whose callers
 //! have gone.
 
+use std::future::pending;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -10,8 +11,9 @@ use futures_util::FutureExt as _;
 use tenure_core::blocking::block_on;
 use tenure_core::layers::{Layer, OnRuntime, Retries};
 use tenure_core::{
-    BackgroundRuntime, BoxFuture, Clock, Engine, Error, ErrorKind, Key, LeaveMode, LeaveOutcome,
-    Locks, Memory, Result, Runtime, Share, Ticket, TicketState, Time, WaitMode, Wake,
+    BackgroundRuntime, BoxFuture, Clock, CounterValue, Engine, Error, ErrorKind, Key, LeaveMode,
+    LeaveOutcome, Locks, Memory, Result, Runtime, Share, Ticket, TicketState, Time, WaitMode, Wake,
+    Window,
 };
 
 /// A host that does nothing, as one that has no time: it counts what it is to do.
@@ -82,6 +84,38 @@ impl Layer for Counted {
         self.leaves.fetch_add(1, Ordering::Relaxed);
         self.memory.leave(ticket, how).await
     }
+}
+
+/// A counter that never answers.
+struct StuckCounter(Memory);
+
+impl Layer for StuckCounter {
+    type Inner = Memory;
+
+    fn inner(&self) -> &Memory {
+        &self.0
+    }
+
+    async fn add(&self, _: &Key, _: u64, _: Option<Window>) -> Result<CounterValue> {
+        pending().await
+    }
+}
+
+#[test]
+fn renewals_and_leaves_do_not_wait_behind_a_thousand_operations_that_hang() {
+    let hosted = OnRuntime::of(host(), StuckCounter(Memory::new()));
+    let ticket = Ticket::new(Key::new("a").unwrap(), Share::WHOLE);
+    block_on(async {
+        hosted.join(&ticket, WaitMode::Wait).await.unwrap().unwrap();
+        let mut adds: Vec<_> =
+            (0..1_000).map(|_| Box::pin(hosted.add(&ticket.key, 1, None))).collect();
+        for add in &mut adds {
+            assert!(add.now_or_never().is_none());
+        }
+        hosted.renew(&ticket).await.unwrap().expect("it holds");
+        assert_eq!(hosted.leave(&ticket, LeaveMode::Now).await.unwrap(), LeaveOutcome::Holding);
+        drop(adds);
+    });
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! A panic of an engine affects only its caller, and a panic of an executor only its own tasks.
+//! A panic of an engine, an executor or a log subscriber does not end the renewals of other locks.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -9,8 +9,11 @@ use std::time::{Duration, Instant};
 use tenure_core::blocking::block_on;
 use tenure_core::layers::Layer;
 use tenure_core::{
-    BackgroundRuntime, Engine as _, Guarantees, Locks, Memory, Place, Result, Runtime, Ticket,
+    BackgroundRuntime, Engine as _, Guarantees, Locks, Memory, MutexGuard, Place, Result, Runtime,
+    Ticket,
 };
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
 
 fn host() -> Arc<dyn Runtime> {
     Arc::new(BackgroundRuntime::for_timers())
@@ -47,6 +50,53 @@ impl Wake for Broken {
     }
 }
 
+/// A log subscriber that panics when it is given a warning.
+struct Nervous;
+
+impl Subscriber for Nervous {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() == Level::WARN
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, _: &Event<'_>) {
+        panic!("this subscriber panics");
+    }
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+/// Waits for three renewals of `b`.
+fn is_renewed(b: &MutexGuard, renewals: &AtomicU64) {
+    let (began, before) = (Instant::now(), renewals.load(Ordering::Relaxed));
+    while renewals.load(Ordering::Relaxed) < before + 3 {
+        assert!(began.elapsed() < Duration::from_secs(60), "`b` is renewed: {:?}", b.check());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    b.check().unwrap();
+}
+
+#[test]
+fn a_subscriber_that_panics_does_not_end_the_renewals_of_other_locks() {
+    tracing::subscriber::set_global_default(Nervous).unwrap();
+    let renewals = Arc::<AtomicU64>::default();
+    let locks = Locks::on(Counted(Memory::new(), renewals.clone()), host());
+    let lock = |key| locks.mutex(key).ttl(Duration::from_secs(3));
+    let b = block_on(lock("b").lock()).unwrap();
+    let a = block_on(lock("a").max_hold(Duration::from_millis(100)).lock()).unwrap();
+    block_on(a.lost());
+    is_renewed(&b, &renewals);
+}
+
 #[test]
 fn a_waker_that_panics_does_not_end_the_renewals_of_other_locks() {
     const TTL: Duration = Duration::from_secs(3);
@@ -57,10 +107,5 @@ fn a_waker_that_panics_does_not_end_the_renewals_of_other_locks() {
     let mut lost = pin!(a.lost());
     let broken = Waker::from(Arc::new(Broken));
     assert!(lost.as_mut().poll(&mut Context::from_waker(&broken)).is_pending());
-    let began = Instant::now();
-    while renewals.load(Ordering::Relaxed) < 3 {
-        assert!(began.elapsed() < Duration::from_secs(60), "`b` is renewed: {:?}", b.check());
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    b.check().unwrap();
+    is_renewed(&b, &renewals);
 }

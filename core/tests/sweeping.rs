@@ -11,9 +11,10 @@ use tenure_core::{
     Liveness, Locks, Loss, Memory, Place, Result, Runtime, Ticket, WaitMode,
 };
 
-/// Tickets live here as long as their session.
+/// Tickets live here as long as their session or process, and never expire.
 struct Session {
     memory: Memory,
+    liveness: Liveness,
     is_silent: Arc<AtomicBool>,
 }
 
@@ -26,7 +27,7 @@ impl Layer for Session {
 
     fn profile(&self) -> Guarantees {
         let mut profile = self.memory.guarantees();
-        (profile.quick, profile.liveness) = (false, Liveness::Session);
+        (profile.quick, profile.liveness) = (false, self.liveness);
         profile
     }
 
@@ -46,7 +47,11 @@ impl Layer for Session {
 fn tickets_that_cannot_be_given_back_are_bounded_until_the_store_answers() {
     let (host, is_silent): (Arc<dyn Runtime>, Arc<AtomicBool>) =
         (Arc::new(BackgroundRuntime::for_timers()), Arc::default());
-    let session = Session { memory: Memory::new(), is_silent: is_silent.clone() };
+    let session = Session {
+        memory: Memory::new(),
+        liveness: Liveness::Session,
+        is_silent: is_silent.clone(),
+    };
     let locks = Locks::on(session, host.clone());
     block_on(async {
         is_silent.store(true, Ordering::SeqCst);
@@ -66,6 +71,21 @@ fn tickets_that_cannot_be_given_back_are_bounded_until_the_store_answers() {
         locks.flush().await;
         locks.mutex("a").lock().await.unwrap().release().await.unwrap();
     });
+}
+
+#[test]
+fn close_ends_although_no_ticket_can_be_released_and_none_expires() {
+    for liveness in [Liveness::Session, Liveness::Kernel] {
+        let is_silent = Arc::<AtomicBool>::default();
+        let session = Session { memory: Memory::new(), liveness, is_silent: is_silent.clone() };
+        let locks = Locks::on(session, Arc::new(BackgroundRuntime::for_timers()));
+        block_on(async {
+            let guard = locks.mutex("a").lock().await.unwrap();
+            is_silent.store(true, Ordering::SeqCst);
+            drop(guard);
+            locks.close().await;
+        });
+    }
 }
 
 /// Joins are carried out, and nothing is answered.
@@ -108,7 +128,11 @@ fn a_ticket_of_a_session_is_taken_out_however_late_the_store_answers() {
     // Tickets of this memory do not end by themselves while the test runs.
     let (memory, is_silent) = (Memory::new(), Arc::<AtomicBool>::default());
     let host: Arc<dyn Runtime> = Arc::new(BackgroundRuntime::for_timers());
-    let session = Session { memory: memory.clone(), is_silent: is_silent.clone() };
+    let session = Session {
+        memory: memory.clone(),
+        liveness: Liveness::Session,
+        is_silent: is_silent.clone(),
+    };
     let leaves = Arc::<AtomicUsize>::default();
     let locks = Locks::on(Mute(session, leaves.clone()), host.clone());
     block_on(async {

@@ -59,11 +59,11 @@ export class Lock {
       if (held) {
         Object.assign(this, { token: answer.token, number: answer.number, held });
         if (this.remaining() > 0) return this.#renew(this.ttl / 3);
-      } else if (![202, 409, 410, 423].includes(status)) {
+      } else if (!answer.cause && status !== 202 && status !== 423) {
         if (wait_ms === 0 || since(silent) > 10_000 || ![0, 429, 502, 503, 504].includes(status))
           throw new LockRefused(`${answer.error}: ${answer.cure ?? "check the address"}`);
       } else if (wait_ms === 0) throw new LockBusy(answer.error ?? "the lock is busy");
-      if (status === 409 || status === 410) {
+      if (answer.cause) {
         await this.#send("DELETE"); // the ticket was removed: take another
         this.body.id = randomUUID();
       }
@@ -92,9 +92,9 @@ export class Lock {
   #renew(pause) {
     this.timer = setTimeout(async () => {
       const patience = Math.min(this.ttl / 3, this.remaining());
-      const { held, status, answer } = await this.#send("PUT", { number: this.number }, patience);
+      const { held, answer } = await this.#send("PUT", { number: this.number }, patience);
       if (held && this.remaining()) this.held = held;
-      else if (status === 409 || status === 410) this.#cause ??= answer.error;
+      else if (answer.cause) this.#cause ??= answer.error; // else the store refuses, and keeps it
       if (this.#ended) return;
       try { this.check(); } catch { return; } // the signal has said it
       this.#renew(this.ttl / (held ? 3 : 10));

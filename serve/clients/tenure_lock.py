@@ -57,11 +57,11 @@ class Lock:
         if status or self._silent_until is None:
             self._silent_until = float("inf") if status else now() + 10
         is_over = wait == 0 or now() > self._silent_until or status not in (0, 429, 502, 503, 504)
-        if is_over and status not in (202, 409, 410, 423):
+        if is_over and status not in (202, 423) and "cause" not in answer:
             raise Refused(f"{answer.get('error')}: {answer.get('cure', 'check the address')}")
         if wait == 0:
             raise Busy(answer.get("error", "the lock is busy"))
-        if status in (409, 410):  # the ticket was removed: take another
+        if "cause" in answer:  # the ticket was removed: take another
             self._send("DELETE")
             self._body["id"] = uuid.uuid4().hex
         if status != 202:
@@ -90,9 +90,9 @@ class Lock:
         pause = self._ttl / 3
         while not self._ended.wait(min(pause, self.remaining())):
             patience = max(0.01, min(self._ttl / 3, self.remaining()))
-            status, answer = self._send("PUT", patience, number=self._number)
+            _, answer = self._send("PUT", patience, number=self._number)
             pause = self._ttl / (3 if "expires_in_ms" in answer else 10)
-            if status in (409, 410):
+            if "cause" in answer:  # without it, the store refuses the renewal and keeps the lock
                 self._cause = self._cause or answer.get("error")
             try:
                 self.check()

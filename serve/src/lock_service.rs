@@ -121,7 +121,8 @@ impl Serve {
     }
 
     /// Takes a lock, and records it even if the client is gone by then. Withdraws the ticket of a
-    /// client that is gone.
+    /// client that is gone, but not that of Terraform: a late withdrawal would remove the lock of a
+    /// request that was sent again to another server.
     pub(crate) async fn acquire(
         &self,
         parts: &Parts,
@@ -137,7 +138,7 @@ impl Serve {
         // The runtime does not cancel this task when the client disconnects.
         tokio::spawn(async move {
             let desk = &service.shared.desk;
-            desk.open(ticket.id);
+            desk.open(ticket.id).await;
             let acquired = desk.acquire(&ticket, wait, answer.closed()).await;
             if let Ok(Acquired::Held(held)) = &acquired {
                 (service.on_lock)(&LockRecord { number: Some(held.number), ..record.clone() });
@@ -149,17 +150,13 @@ impl Serve {
                 Err(refused) => refused.status() == StatusCode::SERVICE_UNAVAILABLE,
             };
             let is_answered = answer.send(acquired).is_ok();
-            if !desk.close(ticket.id, is_answered) || !has_joined {
+            let withdrawal = desk.close(ticket.id, is_answered);
+            if withdrawal.is_none() || !has_joined || is_terraform {
                 return;
             }
             // A client may have got the answer of an earlier request, so its hold is only asked to
-            // leave. Terraform sends no request after an answer, and its lease is long.
-            let mode = if is_terraform { LeaveMode::Now } else { LeaveMode::Graceful };
-            // Without an answer of the store the ticket expires.
-            let has_left = desk.release(&ticket, mode).await.unwrap_or(false);
-            if has_left && is_terraform {
-                (service.on_lock)(&LockRecord { action: LockAction::Release, ..record });
-            }
+            // leave. Without an answer of the store the ticket expires.
+            let _ = desk.release(&ticket, LeaveMode::Graceful).await;
         });
         answered.await.unwrap_or_else(|_| {
             let sentence = "the acquisition was not finished";

@@ -77,6 +77,21 @@ struct OpenRequests {
     count: usize,
     /// The client of one of them has its answer.
     is_answered: bool,
+    /// The ticket is being withdrawn. The channel ends afterwards.
+    withdrawal: Option<watch::Receiver<()>>,
+}
+
+/// The withdrawal of a ticket. Requests for the same ticket wait until this is dropped.
+pub(crate) struct Withdrawal<'a> {
+    desk: &'a LockDesk,
+    ticket: TicketId,
+    _ended: watch::Sender<()>,
+}
+
+impl Drop for Withdrawal<'_> {
+    fn drop(&mut self) {
+        self.desk.requests().remove(&self.ticket);
+    }
 }
 
 impl LockDesk {
@@ -134,22 +149,42 @@ impl LockDesk {
         Err(HttpRefusal::new(StatusCode::SERVICE_UNAVAILABLE, sentence))
     }
 
-    /// Counts a request that wants a ticket.
-    pub(crate) fn open(&self, ticket: TicketId) {
-        self.requests().entry(ticket).or_default().count += 1;
+    /// Counts a request that wants a ticket, once a withdrawal of it has ended.
+    pub(crate) async fn open(&self, ticket: TicketId) {
+        while let Some(mut withdrawal) = self.count(ticket) {
+            // The error means that it has ended.
+            let _ = withdrawal.changed().await;
+        }
     }
 
-    /// Ends a request. Returns whether its ticket is to be withdrawn: no client has got an answer
-    /// for it, and no other request wants it.
-    pub(crate) fn close(&self, ticket: TicketId, is_answered: bool) -> bool {
+    /// Counts a request, if its ticket is not being withdrawn.
+    fn count(&self, ticket: TicketId) -> Option<watch::Receiver<()>> {
         let mut requests = self.requests();
-        let Entry::Occupied(mut open) = requests.entry(ticket) else { return !is_answered };
-        open.get_mut().count -= 1;
-        open.get_mut().is_answered |= is_answered;
-        if open.get().count > 0 {
-            return false;
+        let open = requests.entry(ticket).or_default();
+        if open.withdrawal.is_none() {
+            open.count += 1;
         }
-        !open.remove().is_answered
+        open.withdrawal.clone()
+    }
+
+    /// Ends a request. Returns a withdrawal if no client has got an answer for the ticket and no
+    /// other request wants it.
+    pub(crate) fn close(&self, ticket: TicketId, is_answered: bool) -> Option<Withdrawal<'_>> {
+        let mut requests = self.requests();
+        let Entry::Occupied(mut entry) = requests.entry(ticket) else { return None };
+        let open = entry.get_mut();
+        open.count -= 1;
+        open.is_answered |= is_answered;
+        if open.count > 0 {
+            return None;
+        }
+        if open.is_answered {
+            entry.remove();
+            return None;
+        }
+        let (ended, withdrawal) = watch::channel(());
+        open.withdrawal = Some(withdrawal);
+        Some(Withdrawal { desk: self, ticket, _ended: ended })
     }
 
     fn requests(&self) -> MutexGuard<'_, HashMap<TicketId, OpenRequests>> {
@@ -170,8 +205,9 @@ impl LockDesk {
         // put the ticket at the back of the line
         let mut place = engine.join(ticket, WaitMode::Wait).await?;
         loop {
-            let now =
-                place.ok_or_else(|| gone("the ticket expired in the line, or was removed"))?;
+            let now = place.ok_or_else(|| {
+                HttpRefusal::gone("the ticket expired in the line, or was removed")
+            })?;
             let left = wait.saturating_sub(began.elapsed());
             let is_over = left.is_zero() || *ending.borrow_and_update();
             if now.state == TicketState::Holding || is_over {
@@ -200,9 +236,12 @@ impl LockDesk {
     /// Renews a hold, which has this number.
     pub(crate) async fn renew(&self, ticket: &Ticket, number: u64) -> Result<Held, HttpRefusal> {
         let place = self.engine()?.renew(ticket).await?;
-        let place = place.ok_or_else(|| gone("the lock is lost: it expired, or was removed"))?;
+        let place = place
+            .ok_or_else(|| HttpRefusal::gone("the lock is lost: it expired, or was removed"))?;
         if place.number != number {
-            return Err(gone("the lock is lost: another ticket was taken with its id"));
+            return Err(HttpRefusal::gone(
+                "the lock is lost: another ticket was taken with its id",
+            ));
         }
         if place.state == TicketState::Waiting {
             let sentence = "the ticket waits, and does not hold";
@@ -287,15 +326,11 @@ impl Held {
     }
 }
 
-fn gone(sentence: &str) -> HttpRefusal {
-    let refused = HttpRefusal::new(StatusCode::GONE, sentence).with_cause("gone");
-    refused.with_cure("stop the work, and take the lock again with a new id")
-}
-
 #[cfg(test)]
 mod tests {
     use std::future::pending;
 
+    use futures_util::FutureExt as _;
     use tenure_core::{Key, Memory};
 
     use super::*;
@@ -308,18 +343,30 @@ mod tests {
         assert!(desk.take_one(now + EACH).is_ok(), "time has passed");
     }
 
-    #[test]
-    fn a_ticket_is_withdrawn_after_its_last_request_if_none_was_answered() {
+    #[tokio::test]
+    async fn a_ticket_is_withdrawn_after_its_last_request_if_none_was_answered() {
         let (desk, ticket) = (LockDesk::new(Locks::new(Memory::new())), TicketId::from_u128(1));
         for (first, second, is_withdrawn) in
             [(false, false, true), (true, false, false), (false, true, false)]
         {
-            desk.open(ticket);
-            desk.open(ticket);
-            assert!(!desk.close(ticket, first), "another request is open");
-            assert_eq!(desk.close(ticket, second), is_withdrawn);
+            desk.open(ticket).await;
+            desk.open(ticket).await;
+            assert!(desk.close(ticket, first).is_none(), "another request is open");
+            assert_eq!(desk.close(ticket, second).is_some(), is_withdrawn);
+            assert!(desk.requests().is_empty());
         }
-        assert!(desk.requests().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_request_waits_until_the_withdrawal_of_its_ticket_has_ended() {
+        let (desk, ticket) = (LockDesk::new(Locks::new(Memory::new())), TicketId::from_u128(1));
+        desk.open(ticket).await;
+        let withdrawal = desk.close(ticket, false).expect("no client has an answer");
+        let mut again = pin!(desk.open(ticket));
+        assert!(again.as_mut().now_or_never().is_none(), "the leave may still remove the ticket");
+        drop(withdrawal);
+        again.await;
+        assert!(desk.close(ticket, true).is_none());
     }
 
     #[tokio::test]

@@ -75,6 +75,12 @@ impl HttpRefusal {
         Self { status, sentence: sentence.into(), cure: cure(status), cause: None, allow: None }
     }
 
+    /// The ticket is out of the line.
+    pub(crate) fn gone(sentence: impl Into<String>) -> Self {
+        let refused = Self::new(StatusCode::GONE, sentence).with_cause("gone");
+        refused.with_cure("stop the work, and take the lock again with a new id")
+    }
+
     /// The path has only these methods.
     pub(crate) fn method(allow: &'static str) -> Self {
         let sentence = format!("this path has only the methods {allow}");
@@ -121,6 +127,9 @@ fn cure(status: StatusCode) -> &'static str {
 
 impl From<Error> for HttpRefusal {
     fn from(error: Error) -> Self {
+        if error.loss().is_some() {
+            return Self::gone(error.to_string());
+        }
         let status = match error.kind() {
             ErrorKind::Invalid => StatusCode::BAD_REQUEST,
             ErrorKind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,

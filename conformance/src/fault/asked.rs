@@ -13,7 +13,7 @@ pub enum Verb {
     Events,
     Line,
     Keys,
-    Tally,
+    Add,
     Swap,
 }
 

@@ -82,7 +82,7 @@ macro_rules! carries_every_verb {
                     let key = own.clone();
                     async move { engine.add(&key, by, window).await }
                 };
-                self.carry(Verb::Tally.alone(), verb).await
+                self.carry(Verb::Add.alone(), verb).await
             }
 
             async fn swap(&self, key: &Key, seen: &str, value: &str) -> Result<String> {

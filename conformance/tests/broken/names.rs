@@ -94,7 +94,7 @@ impl Layer for Folds {
         Ok(keys)
     }
 
-    async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
+    async fn add(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
         self.store.memory.add(&self.key(key), by, window).await
     }
 }
@@ -204,7 +204,7 @@ twist! {
 twist! {
     /// It reads the counter, and then writes it: not in one step.
     CountsInTwoSteps {
-        async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
+        async fn add(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
             let before = self.0.memory.add(key, 0, window).await?;
             pause().await;
             let mut after = self.0.memory.add(key, by, window).await?;
@@ -219,7 +219,7 @@ twist! {
 twist! {
     /// A refused count is added.
     CountsWhatItRefuses {
-        async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
+        async fn add(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
             let Some(window) = window else { return self.0.memory.add(key, by, None).await };
             let mut counter = self.0.memory.add(key, by, Some(Window { limit: None, ..window })).await?;
             counter.allowed = window.limit.is_none_or(|limit| counter.value <= limit);
@@ -231,7 +231,7 @@ twist! {
 twist! {
     /// A window never ends.
     CountsForEver {
-        async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
+        async fn add(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
             let window = window.map(|window| Window { per: Duration::from_secs(1 << 20), ..window });
             let mut counter = self.0.memory.add(key, by, window).await?;
             let hour = Duration::from_secs(3600);
@@ -244,7 +244,7 @@ twist! {
 twist! {
     /// Reading a counter opens its window.
     ReadingOpensAWindow {
-        async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
+        async fn add(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
             let Some(window) = window else { return self.0.memory.add(key, by, None).await };
             let began = self.0.since(key, window.per);
             let mut counter = self.0.memory.add(key, by, Some(window)).await?;
@@ -257,7 +257,7 @@ twist! {
 twist! {
     /// A sequence and a windowed counter of one name are one.
     MixesCounts {
-        async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
+        async fn add(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
             if window.is_some() {
                 assert!(self.0.memory.add(key, by, None).await?.allowed);
             }
@@ -269,7 +269,7 @@ twist! {
 twist! {
     /// A sequence starts at zero.
     CountsFromZero {
-        async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
+        async fn add(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
             let mut counter = self.0.memory.add(key, by, window).await?;
             counter.value -= u64::from(window.is_none() && counter.value > 0);
             Ok(counter)
@@ -280,7 +280,7 @@ twist! {
 twist! {
     /// A sequence expires with the ttl of a lock.
     ForgetsSequences {
-        async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
+        async fn add(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
             if window.is_some() {
                 return self.0.memory.add(key, by, window).await;
             }
@@ -295,7 +295,7 @@ twist! {
 twist! {
     /// A sequence that is used up continues.
     CountsOnAndOn {
-        async fn tally(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
+        async fn add(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
             match self.0.memory.add(key, by, window).await {
                 Err(_) => self.0.memory.add(key, 0, window).await,
                 counted => counted,

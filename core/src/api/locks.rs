@@ -222,7 +222,7 @@ impl Locks {
     ///    waiter of each lock is served.
     ///
     /// If the store does not answer, this returns when the ttls of the dropped tickets are over.
-    /// With etcd and ZooKeeper it returns after twice [`Guarantees::answers_within`].
+    /// With etcd, ZooKeeper and files it returns after twice [`Guarantees::answers_within`].
     ///
     /// Release all guards first. Every later request is refused with
     /// [`Reason::Closed`](crate::Reason::Closed).

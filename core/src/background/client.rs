@@ -77,16 +77,32 @@ impl Client {
         };
         // A guard that the program keeps is lost, and does not delay the end further.
         let _ = select(pin!(released), self.runtime.sleep(time)).await;
-        if self.guarantees.liveness == Liveness::Session {
-            // Without an answer, the store ends the session when its ttl is over.
-            let _ = select(pin!(self.engine.close()), self.runtime.sleep(time)).await;
-            self.releaser.leave_the_rest();
-            self.late_joins.leave_the_rest();
-        } else {
+        let rest = async {
             self.releaser.flush().await;
             self.late_joins.flush().await;
-            self.engine.close().await;
+        };
+        match self.guarantees.liveness {
+            // Without an answer, the store ends the session when its ttl is over.
+            Liveness::Session => {
+                let _ = select(pin!(self.engine.close()), self.runtime.sleep(time)).await;
+                self.leave_the_rest();
+            }
+            // Tickets do not expire, so a leave that keeps failing would be repeated for ever.
+            Liveness::Kernel => {
+                let _ = select(pin!(rest), self.runtime.sleep(time)).await;
+                self.leave_the_rest();
+                self.engine.close().await;
+            }
+            Liveness::Lease | Liveness::Process => {
+                rest.await;
+                self.engine.close().await;
+            }
         }
+    }
+
+    fn leave_the_rest(&self) {
+        self.releaser.leave_the_rest();
+        self.late_joins.leave_the_rest();
     }
 }
 

@@ -9,6 +9,7 @@ use tracing::Instrument as _;
 use crate::contract::layer::{Layer, Operation};
 use crate::lease::figures;
 use crate::sync::Mutex;
+use crate::wake::contain_panic;
 use crate::{Engine, Guarantees, Result, Runtime, Time};
 
 /// Failed requests in a row after which a store counts as unreachable. One alone may be a
@@ -55,7 +56,9 @@ impl<E: Engine> Monitor<E> {
                         *down = Some(self.runtime.now());
                         self.is_known.store(true, Ordering::Relaxed);
                         figures::store_is_up(self.name, &self.store, false);
-                        tracing::warn!(store = %self.store, %error, "the store is unreachable");
+                        contain_panic(|| {
+                            tracing::warn!(store = %self.store, %error, "the store is unreachable");
+                        });
                     }
                 }
             }
@@ -69,7 +72,9 @@ impl<E: Engine> Monitor<E> {
                 figures::store_is_up(self.name, &self.store, true);
                 if let Some(since) = down.take() {
                     let after = since.until(self.runtime.now());
-                    tracing::info!(store = %self.store, ?after, "the store is back");
+                    contain_panic(|| {
+                        tracing::info!(store = %self.store, ?after, "the store is back");
+                    });
                 }
             }
         }

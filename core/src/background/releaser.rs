@@ -23,7 +23,7 @@ use crate::lease::figures::PendingRelease;
 use crate::lease::shared::SharedLease;
 use crate::lease::span::shown;
 use crate::sync::Mutex;
-use crate::wake::wake_all;
+use crate::wake::{contain_panic, wake_all};
 use crate::{
     BoxFuture, Engine as _, Error, ErrorKind, LeaveMode, LeaveOutcome, Liveness, Result, Runtime,
     Ticket, Time,
@@ -409,7 +409,8 @@ fn fails_for_good(ticket: &Ticket, left: &Result<LeaveOutcome>) -> bool {
     let Err(error) = left else { return false };
     let reason_to_give_up = matches!(error.kind(), ErrorKind::Invalid | ErrorKind::Unsupported);
     if reason_to_give_up {
-        tracing::warn!(key = %ticket.key, id = %ticket.id, %error, "a ticket cannot be released");
+        let (key, id) = (&ticket.key, ticket.id);
+        contain_panic(|| tracing::warn!(%key, %id, %error, "a ticket cannot be released"));
     }
     reason_to_give_up
 }

@@ -40,12 +40,8 @@ trait Verbs: Send + Sync + 'static {
     fn events<'a>(&'a self, scope: &'a Scope, after: Option<Cursor>) -> Answer<'a, EventBatch>;
     fn line<'a>(&'a self, key: &'a Key) -> Answer<'a, Vec<(Ticket, Place)>>;
     fn keys<'a>(&'a self, prefix: &'a str) -> Answer<'a, Vec<Key>>;
-    fn tally<'a>(
-        &'a self,
-        key: &'a Key,
-        by: u64,
-        window: Option<Window>,
-    ) -> Answer<'a, CounterValue>;
+    fn add<'a>(&'a self, key: &'a Key, by: u64, window: Option<Window>)
+    -> Answer<'a, CounterValue>;
     fn swap<'a>(&'a self, key: &'a Key, seen: &'a str, value: &'a str) -> Answer<'a, String>;
     fn close(&self) -> Boxed<'_, ()>;
 }
@@ -83,7 +79,7 @@ impl<E: Engine> Verbs for E {
         Box::pin(Engine::keys(self, prefix))
     }
 
-    fn tally<'a>(
+    fn add<'a>(
         &'a self,
         key: &'a Key,
         by: u64,
@@ -135,7 +131,7 @@ impl Engine for AnyEngine {
     }
 
     async fn add(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
-        self.0.tally(key, by, window).await
+        self.0.add(key, by, window).await
     }
 
     async fn swap(&self, key: &Key, seen: &str, value: &str) -> Result<String> {

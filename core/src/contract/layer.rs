@@ -120,13 +120,13 @@ pub trait Layer: Send + Sync + 'static {
     }
 
     /// See [`Engine::add`].
-    fn tally(
+    fn add(
         &self,
         key: &Key,
         by: u64,
         window: Option<Window>,
     ) -> impl Future<Output = Result<CounterValue>> + Send {
-        self.intercept(Operation::Tally(key), self.inner().add(key, by, window))
+        self.intercept(Operation::Add(key), self.inner().add(key, by, window))
     }
 
     /// See [`Engine::swap`].
@@ -174,7 +174,7 @@ pub enum Operation<'a> {
     /// [`Engine::keys`].
     Keys(&'a str),
     /// [`Engine::add`].
-    Tally(&'a Key),
+    Add(&'a Key),
     /// [`Engine::swap`].
     Swap(&'a Key),
 }
@@ -187,9 +187,7 @@ impl<'a> Operation<'a> {
             | Self::Renew(ticket)
             | Self::Leave(ticket, _)
             | Self::Watch(ticket) => Some(ticket),
-            Self::Events(_) | Self::Line(_) | Self::Keys(_) | Self::Tally(_) | Self::Swap(_) => {
-                None
-            }
+            Self::Events(_) | Self::Line(_) | Self::Keys(_) | Self::Add(_) | Self::Swap(_) => None,
         }
     }
 
@@ -203,7 +201,7 @@ impl<'a> Operation<'a> {
             Self::Watch(_) | Self::Events(_) => return None,
             Self::Line(_) => "line",
             Self::Keys(_) => "keys",
-            Self::Tally(_) => "tally",
+            Self::Add(_) => "add",
             Self::Swap(_) => "swap",
         })
     }
@@ -219,7 +217,7 @@ impl<'a> Operation<'a> {
             Self::Events(scope) => debug_span!("events", ?scope),
             Self::Line(key) => debug_span!("line", %key),
             Self::Keys(prefix) => debug_span!("keys", prefix),
-            Self::Tally(key) => debug_span!("tally", %key),
+            Self::Add(key) => debug_span!("add", %key),
             Self::Swap(key) => debug_span!("swap", %key),
         }
     }
@@ -259,7 +257,7 @@ impl<A: Layer> Engine for A {
     }
 
     async fn add(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
-        Layer::tally(self, key, by, window).await
+        Layer::add(self, key, by, window).await
     }
 
     async fn swap(&self, key: &Key, seen: &str, value: &str) -> Result<String> {

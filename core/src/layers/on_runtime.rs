@@ -21,8 +21,8 @@ use crate::{
     Ticket, TicketState, Time, WaitMode, Wake, Window, spawn_cancellable,
 };
 
-/// Maximum operations in flight on the runtime, except those that only wait. A busy runtime notices
-/// late that a caller is gone.
+/// Maximum operations in flight on the runtime, and maximum renewals and leaves. Those that only wait
+/// are not counted. A busy runtime notices late that a caller is gone.
 const VERBS_MAX: usize = 512;
 
 /// Runs every operation on a runtime, and returns the answer. The futures may be awaited on any
@@ -53,6 +53,8 @@ pub struct OnRuntime<E> {
     room_in_place: Semaphore,
     waits_in_place: fn(&E) -> bool,
     room: Arc<Semaphore>,
+    /// Places for renewals and leaves. Operations that hang on a record must not delay them.
+    room_to_keep: Arc<Semaphore>,
     joins: Joins,
     /// The engine's own value.
     answers_within: Duration,
@@ -75,7 +77,7 @@ impl<E: Engine> OnRuntime<E> {
 
     /// Wraps an engine that was made on the runtime.
     pub fn of(runtime: Arc<dyn Runtime>, engine: E) -> Self {
-        let room = Arc::new(Semaphore::new(VERBS_MAX));
+        let room = || Arc::new(Semaphore::new(VERBS_MAX));
         let (joins, answers_within) = (Joins::default(), engine.guarantees().answers_within);
         Self {
             engine: Arc::new(engine),
@@ -83,7 +85,8 @@ impl<E: Engine> OnRuntime<E> {
             in_place: |_| false,
             room_in_place: Semaphore::new(0),
             waits_in_place: |_| false,
-            room,
+            room: room(),
+            room_to_keep: room(),
             joins,
             answers_within,
         }
@@ -121,7 +124,7 @@ impl<E: Engine> OnRuntime<E> {
         if let Some(_here) = self.in_place() {
             return verb(self.engine.clone()).await;
         }
-        Box::pin(self.ask_host(verb(self.engine.clone()))).await
+        Box::pin(self.ask_host(&self.room, verb(self.engine.clone()))).await
     }
 
     /// A place on the caller's task, if the engine can be called there.
@@ -138,7 +141,7 @@ impl<E: Engine> OnRuntime<E> {
         let verb = async move {
             if state.begin() { engine.join(&ticket, patience).await } else { Err(gone()) }
         };
-        let answer = self.ask_host(verb).await;
+        let answer = self.ask_host(&self.room, verb).await;
         join.came_to(&answer);
         answer
     }
@@ -152,22 +155,22 @@ impl<E: Engine> OnRuntime<E> {
 
     async fn ask_host<T: Send + 'static>(
         &self,
+        room: &Arc<Semaphore>,
         verb: impl Future<Output = Result<T>> + Send + 'static,
     ) -> Result<T> {
-        if let Ok(room) = self.room.clone().try_acquire_owned() {
+        if let Ok(room) = room.clone().try_acquire_owned() {
             return self.ask_in(room, verb).await;
         }
         // The time limit includes the wait for a place. Half of it is left for the answer: an
         // operation that is sent later would only delay the next ones.
         let within = self.answers_within;
         let late = self.runtime.sleep(within);
-        let room =
-            match select(self.runtime.sleep(within / 2), pin!(self.room.clone().acquire_owned()))
-                .await
-            {
-                Either::Left(_) => return Err(crowded(within)),
-                Either::Right((room, _)) => room.map_err(|_| gone())?,
-            };
+        let room = match select(self.runtime.sleep(within / 2), pin!(room.clone().acquire_owned()))
+            .await
+        {
+            Either::Left(_) => return Err(crowded(within)),
+            Either::Right((room, _)) => room.map_err(|_| gone())?,
+        };
         match select(late, pin!(self.ask_in(room, verb))).await {
             Either::Left(_) => Err(crowded(within)),
             Either::Right((outcome, _)) => outcome,
@@ -242,8 +245,12 @@ impl<E: Engine> Engine for OnRuntime<E> {
     }
 
     async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
-        let ticket = ticket.clone();
-        self.ask(move |engine| async move { engine.renew(&ticket).await }).await
+        if let Some(_here) = self.in_place() {
+            return self.engine.renew(ticket).await;
+        }
+        let (ticket, engine) = (ticket.clone(), self.engine.clone());
+        let verb = async move { engine.renew(&ticket).await };
+        Box::pin(self.ask_host(&self.room_to_keep, verb)).await
     }
 
     async fn leave(&self, ticket: &Ticket, how: LeaveMode) -> Result<LeaveOutcome> {
@@ -253,7 +260,7 @@ impl<E: Engine> Engine for OnRuntime<E> {
         } else {
             let leaving = ticket.clone();
             let verb = |engine: Arc<E>| async move { engine.leave(&leaving, how).await };
-            Box::pin(self.ask_host(verb(self.engine.clone()))).await?
+            Box::pin(self.ask_host(&self.room_to_keep, verb(self.engine.clone()))).await?
         };
         if never_began && left == LeaveOutcome::Absent {
             // The join never reached the engine, so it cannot happen later.

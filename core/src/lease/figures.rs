@@ -8,6 +8,8 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use crate::lease::state::State;
+#[cfg(feature = "metrics")]
+use crate::wake::contain_panic;
 use crate::{Error, ErrorKind, Guarantees, LeaveMode, Liveness, Loss, Result, TokenDurability};
 
 const WAIT: &str = "tenure_wait_seconds";
@@ -311,22 +313,22 @@ fn owned(labels: &[Label]) -> Vec<metrics::Label> {
 
 #[cfg(feature = "metrics")]
 fn count(name: &'static str, labels: &[Label], by: u64) {
-    metrics::counter!(name, owned(labels)).increment(by);
+    contain_panic(|| metrics::counter!(name, owned(labels)).increment(by));
 }
 
 #[cfg(feature = "metrics")]
 fn record(name: &'static str, labels: &[Label], time: Duration) {
-    metrics::histogram!(name, owned(labels)).record(time.as_secs_f64());
+    contain_panic(|| metrics::histogram!(name, owned(labels)).record(time.as_secs_f64()));
 }
 
 #[cfg(feature = "metrics")]
 fn shift(name: &'static str, labels: &[Label], by: f64) {
-    metrics::gauge!(name, owned(labels)).increment(by);
+    contain_panic(|| metrics::gauge!(name, owned(labels)).increment(by));
 }
 
 #[cfg(feature = "metrics")]
 fn set(name: &'static str, labels: &[Label], to: f64) {
-    metrics::gauge!(name, owned(labels)).set(to);
+    contain_panic(|| metrics::gauge!(name, owned(labels)).set(to));
 }
 
 #[cfg(not(feature = "metrics"))]

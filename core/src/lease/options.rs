@@ -10,6 +10,9 @@ use crate::{Error, Guarantees, Liveness, Result, TTL_DEFAULT, TTL_MAX};
 /// How much faster the store's clock may run than this machine's: one percent.
 const DRIFT_PPM: u32 = 10_000;
 
+/// Shortest time between two renewals. With less, the renewals of one lock keep a core busy.
+const RENEW_EVERY_MIN: Duration = Duration::from_millis(1);
+
 /// The options that a caller chose. The ttl decides the others.
 #[derive(Clone, Debug)]
 pub(crate) struct LockOptions {
@@ -73,7 +76,8 @@ impl LockOptions {
     }
 
     fn every(&self, ttl: Duration) -> Duration {
-        self.renew_every.unwrap_or(ttl / 3)
+        // Under manual renewal only a waiting ticket is renewed in the background.
+        self.renew_every.filter(|_| !self.manual_renewal).unwrap_or(ttl / 3)
     }
 
     /// Refuses a ttl without time for two failed renewals, with the way out.
@@ -83,8 +87,11 @@ impl LockOptions {
         }
         let most = whole_millis(usable(self.ttl, &margin(rounding)) * 2 / 5);
         let every = self.renew_every.filter(|_| !self.manual_renewal);
-        if every.is_some_and(|every| every.is_zero()) {
-            return Err(Error::invalid("the time between two renewals must not be zero"));
+        if every.is_some_and(|every| every < RENEW_EVERY_MIN) {
+            return Err(Error::invalid(format!(
+                "the time between two renewals must be at least {}",
+                shown(RENEW_EVERY_MIN)
+            )));
         }
         let ttl = shown(self.ttl);
         Err(Error::invalid(match (self.ttl_min(rounding).map(shown), every.map(shown)) {
@@ -110,7 +117,7 @@ impl LockOptions {
     /// none.
     fn has_room(&self, ttl: Duration, rounding: Duration) -> bool {
         let (every, usable) = (self.every(ttl), usable(ttl, &margin(rounding)));
-        let is_renewed = !every.is_zero() && every.saturating_mul(5) / 2 <= usable;
+        let is_renewed = every >= RENEW_EVERY_MIN && every.saturating_mul(5) / 2 <= usable;
         !usable.is_zero() && (self.manual_renewal || is_renewed)
     }
 
@@ -175,8 +182,10 @@ mod tests {
         let lazy =
             LockOptions { renew_every: Some(Duration::from_secs(15)), ..LockOptions::default() };
         assert!(refused(&lazy).contains("two failed renewals"));
-        let frantic = LockOptions { renew_every: Some(Duration::ZERO), ..LockOptions::default() };
-        assert!(refused(&frantic).contains("must not be zero"));
+        for frantic in [Duration::ZERO, Duration::from_micros(999)] {
+            let frantic = LockOptions { renew_every: Some(frantic), ..LockOptions::default() };
+            assert!(refused(&frantic).contains("must be at least 1ms"));
+        }
         let rare = LockOptions { renew_every: Some(TTL_MAX), ..LockOptions::default() };
         assert!(refused(&rare).contains("use a shorter time between renewals"));
     }
@@ -239,5 +248,15 @@ mod tests {
     fn a_lease_renewed_by_hand_needs_no_room() {
         let options = LockOptions { manual_renewal: true, ..of(Duration::from_millis(200)) };
         assert!(options.schedule(&Memory::new().guarantees()).is_ok());
+    }
+
+    #[test]
+    fn a_ticket_that_waits_under_manual_renewal_is_renewed_three_times_in_a_ttl() {
+        let often = LockOptions {
+            manual_renewal: true,
+            renew_every: Some(Duration::from_nanos(1)),
+            ..LockOptions::default()
+        };
+        assert_eq!(often.schedule(&Memory::new().guarantees()).unwrap().every, TTL_DEFAULT / 3);
     }
 }

@@ -10,6 +10,7 @@ use tracing::{Span, debug_span};
 
 use crate::lease::figures::{self, Meter, Wakeup};
 use crate::lease::state::{LeaseState, State};
+use crate::wake::contain_panic;
 use crate::{Key, Loss, Place, Result, Ticket, TicketId};
 
 /// Outcome of one renewal, as the counter `tenure_renewals_total` labels it.
@@ -97,7 +98,9 @@ pub(crate) fn lost(
     held_for: Duration,
 ) {
     meter.lost(loss);
-    tracing::warn!(%key, %id, token, reason = %loss, ?held_for, "a lock was lost");
+    contain_panic(
+        || tracing::warn!(%key, %id, token, reason = %loss, ?held_for, "a lock was lost"),
+    );
 }
 
 /// An attempt to take a lock, with its span `lock`. It counts as cancelled if it is dropped.

@@ -76,9 +76,9 @@ mod tests {
             let (_, mut stored) = Count::add(None, &key, 3, window, 3_600 * s).unwrap();
             let mut seconds = 100..200;
             let opened = seconds.find(|now| {
-                let (tally, changed) = Count::add(stored, &key, by, window, now * s).unwrap();
+                let (count, changed) = Count::add(stored, &key, by, window, now * s).unwrap();
                 stored = changed.or(stored);
-                tally.value < 3
+                count.value < 3
             });
             assert_eq!(opened, Some(105), "by {by}");
         }

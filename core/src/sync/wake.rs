@@ -99,11 +99,16 @@ impl WakeRegistry {
     }
 }
 
-/// Wakes all waiting tasks. Their wakers belong to the callers' executors, and a waker may panic.
-/// The panic must not end the task that calls this, because that task may renew other leases.
-pub(crate) fn wake_all(waiting: &Notify) {
+/// Calls a waker, a metrics recorder or a log subscriber of the program. A panic in it must not end
+/// the task that renews or releases the locks of others.
+pub(crate) fn contain_panic(call: impl FnOnce()) {
     // The panic hook has already reported it.
-    let _ = catch_unwind(AssertUnwindSafe(|| waiting.notify_waiters()));
+    let _ = catch_unwind(AssertUnwindSafe(call));
+}
+
+/// Wakes all waiting tasks. Their wakers belong to the callers' executors, and a waker may panic.
+pub(crate) fn wake_all(waiting: &Notify) {
+    contain_panic(|| waiting.notify_waiters());
 }
 
 impl Subscription<'_> {

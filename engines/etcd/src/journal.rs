@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use prost::Message;
-use tenure_core::{Result, TicketId};
+use tenure_core::{Backoff, Result, TicketId};
 use tenure_kit::Link;
 use tenure_queue::{ChangesAt, Followed, NodeChange, Why};
 use tokio::sync::mpsc;
@@ -23,8 +23,8 @@ use crate::wire::{KeyEvent, KeyValue, WatchResponse};
 const BEHIND_MAX: usize = 1024;
 /// Maximum bytes of one moment, which may come in parts. An onlooker of more begins anew.
 const MOMENT_BYTES_MAX: usize = 64 << 20;
-/// Pause between two attempts to resume a watch.
-const PAUSE: Duration = Duration::from_millis(250);
+/// Pauses between two attempts to resume a watch.
+const PAUSES: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(4));
 
 /// Lists all tickets, and subscribes to later changes.
 pub(crate) async fn follow(etcd: &Etcd) -> Result<Followed> {
@@ -89,9 +89,10 @@ async fn resume(
     at: u64,
     tell: &mpsc::Sender<ChangesAt>,
 ) -> Option<KeyWatch> {
+    let mut pauses = PAUSES;
     loop {
         tokio::select! {
-            () = tokio::time::sleep(PAUSE) => {}
+            () = tokio::time::sleep(pauses.pause()) => {}
             () = tell.closed() => return None,
         }
         let Ok(connection) = link.upgrade()?.connection().await else { continue };

@@ -214,7 +214,9 @@ impl Server for Members {
             next = others.next();
         }
         if let Some(refused) = refused {
-            return Err(refused);
+            // Another member may accept this client once it answers.
+            let is_final = troubles.is_empty() && !is_leaderless;
+            return Err(if is_final { refused } else { refused.into_retryable() });
         }
         troubles.sort_by_key(|(at, _)| *at);
         let others = errors::join(troubles.iter().map(|(_, error)| error));

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures_util::future::{Either, ready, select};
-use tenure_core::Result;
+use tenure_core::{Backoff, Result};
 use tenure_queue::SessionId;
 use tokio::time::{sleep, timeout};
 
@@ -88,6 +88,7 @@ impl Etcd {
         open: &MemberConnection,
         within: Duration,
     ) -> Result<u64, Status> {
+        let mut pauses = Backoff::new(within / READS_MAX, within / 4);
         loop {
             let read = unary(&open.wire, ask::RANGE, ask::get(self.keys.broken())).await;
             match read {
@@ -95,7 +96,7 @@ impl Etcd {
                 // Another leader is being chosen, and callers that waited for the one before get
                 // this error.
                 Err(status) if status.code() == Code::Unavailable => {
-                    sleep(within / READS_MAX).await;
+                    sleep(pauses.pause()).await;
                 }
                 Err(status) => return Err(status),
             }

@@ -82,8 +82,10 @@ impl SessionStore for Etcd {
             Err(error) => {
                 if self.is_out_for(name, &error).await {
                     asking.answered();
+                    return Err(error);
                 }
-                return Err(error);
+                // A member may have carried out what it refused, and the ticket may be in its line.
+                return Err(error.into_retryable());
             }
             Ok(reply) => reply,
         };

@@ -6,6 +6,7 @@ use std::io::{self, ErrorKind};
 use rustls::{AlertDescription, Error as TlsError};
 use tenure_core::{Error, Loss};
 use tenure_kit::secret::redact;
+use tenure_kit::server_errors::first_words;
 use tenure_kit::tls;
 use tenure_kit::url::Address;
 
@@ -38,7 +39,7 @@ const NO_PROTOCOL: AlertDescription = AlertDescription::NoApplicationProtocol;
 pub(crate) fn error(settings: &Settings, status: &Status) -> Error {
     let whom = settings.whom();
     let told = status.message();
-    let says = redact(settings.login.password.iter(), told.to_owned());
+    let says = redact(settings.login.password.iter(), first_words(told));
     let says = says.map_or(String::new(), |told| format!(" (it says: {told})"));
     if told.contains(NO_LEASE) {
         return Error::lost(Loss::SessionGone);

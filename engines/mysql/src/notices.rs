@@ -104,9 +104,15 @@ impl NoticeReader {
     async fn round(&mut self, sleep: Duration) -> Result<bool, SqlError> {
         let listen = self.statements.listen(self.inbox, sleep);
         let woken = self.connection.query_first(listen).await;
-        let woken: Option<(u64, u64)> = unless_ended(woken)?.flatten();
-        if woken.is_some_and(|(_, woken)| woken == SLEPT) {
-            return Ok(true);
+        let woken: Option<(u64, u64, u64)> = unless_ended(woken)?.flatten();
+        if let Some((_, woken, writes)) = woken {
+            // Another server writes the notices now.
+            if writes == 0 {
+                return Ok(false);
+            }
+            if woken == SLEPT {
+                return Ok(true);
+            }
         }
         // In MySQL, a late `KILL QUERY` ends the next statement.
         let read = self.connection.query(self.statements.notices(self.inbox)).await;
@@ -193,6 +199,31 @@ mod tests {
                 .unwrap();
             assert_eq!(next.recv().await, Some(notice));
         }
+    }
+
+    #[tokio::test]
+    async fn the_listener_leaves_a_server_that_is_read_only_and_deletes_nothing_there() {
+        if !have(&[MARIADB]) {
+            return;
+        }
+        let server = Server::start().unwrap();
+        let store = MysqlStore::open(Settings::from_url(server.url()).unwrap()).await.unwrap();
+        let mut notices = listener(&store).await;
+        server.sql("SET GLOBAL read_only = 1").unwrap();
+        let kind = RecordNoticeKind::Served(1);
+        let text = bytes_literal(&texts(&[RecordNotice {
+            inbox: INBOX,
+            ticket: TicketId::fresh(),
+            kind,
+        }]));
+        // `root` may write nevertheless, as the thread of a replica does.
+        server
+            .sql(&format!(
+                "INSERT INTO locks.tenure_notice VALUES ({text}, 0); CALL locks.tenure_ring_1({text})"
+            ))
+            .unwrap();
+        assert_eq!(notices.recv().await, None);
+        assert_eq!(server.sql("SELECT count(*) FROM locks.tenure_notice").unwrap(), "1");
     }
 
     #[tokio::test]

@@ -21,10 +21,15 @@ const CLOCK: &str = "timestampdiff(MICROSECOND, '1970-01-01', sysdate(6))";
 const BEGAN: &str = "timestampdiff(MICROSECOND, '1970-01-01', utc_timestamp(6))";
 /// The identity of the server. Each program reads only its part as SQL, the other one as a comment.
 const SERVER: &str = "(/*!80000 @@global.server_uuid */ /*M! concat(@@global.server_id, '/', @@global.server_uid) */)";
-/// The numbers of each generation are larger by 30 days in microseconds than those of the one
+/// Whether the server writes. From MariaDB 12 on, the value is a word.
+const WRITES: &str = "CAST(@@global.read_only AS CHAR) IN ('0', 'OFF')";
+/// The numbers of each generation are larger by a day in microseconds than those of the one
 /// before. So they grow through a fail-over, although the new primary may lack the last numbers of
 /// the old one and have a clock that is behind.
-const GENERATION_STEP_US: u64 = 30 * 24 * 60 * 60 * 1_000_000;
+const GENERATION_STEP_US: u64 = 24 * 60 * 60 * 1_000_000;
+/// Whether the quarantine has to begin.
+const QUARANTINE_IS_DUE: &str =
+    "(NOT {is_known} OR m.serve_from_us > {clock} + greatest(m.longest_us, m.longest_before_us))";
 /// The settings of a session in which procedures are made. A procedure keeps the mode.
 pub(crate) const MODE: &str = "SET SESSION sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION'";
 
@@ -139,15 +144,20 @@ impl Procedures {
     }
 
     /// Returns the statement that waits for notices to this inbox. It returns 0 if none came, and
-    /// it does not sleep if there are notices already: `KILL QUERY` may come before it sleeps.
+    /// it does not sleep if there are notices already: `KILL QUERY` may come before it sleeps. Its
+    /// last column is whether the server still writes.
     pub(crate) fn listen(&self, inbox: Inbox, sleep: Duration) -> String {
         let (has_notices, seconds) = (self.of_inbox("SELECT 1", inbox), sleep.as_secs_f32());
-        format!("{LISTENS}{inbox}, if(exists({has_notices}), 2, sleep({seconds:.3})) AS woken")
+        format!(
+            "{LISTENS}{inbox}, if(exists({has_notices}), 2, sleep({seconds:.3})) AS woken, {WRITES} AS writes"
+        )
     }
 
     /// Returns the query for the notices to this inbox.
     pub(crate) fn notices(&self, inbox: Inbox) -> String {
-        self.of_inbox("SELECT notice", inbox) + &format!(" LIMIT {NOTICES_AT_ONCE}")
+        let notices = self.of_inbox("SELECT notice", inbox);
+        // They are deleted once they were read, and a replica must not delete rows.
+        format!("{notices} AND {WRITES} LIMIT {NOTICES_AT_ONCE}")
     }
 
     /// Returns the statement that deletes all notices to this inbox.
@@ -208,12 +218,14 @@ fn fill(prefix: &str, text: &str) -> String {
         text = text.replace(&format!("{{lock_{table}}}\n"), &lock);
     }
     text = text
+        .replace("{is_due}", QUARANTINE_IS_DUE)
         .replace("{is_known}", "(m.server = {server})")
         .replace("{server}", SERVER)
         .replace("{generation_step}", &GENERATION_STEP_US.to_string())
         .replace("{sweep_max}", &SWEEP_MAX.to_string())
         .replace("{notice_bytes}", &NOTICE_BYTES.to_string())
         .replace("{listens}", LISTENS)
+        .replace("{writes}", WRITES)
         .replace("{clock}", CLOCK)
         .replace("{began}", BEGAN)
         .replace("{number_max}", &NUMBER_MAX.to_string());

@@ -7,8 +7,9 @@ use mysql_async::{Row, from_value_opt};
 use tenure_core::{CounterValue, Guarantees, Key, NUMBER_MAX, Result, Window, errors};
 use tenure_kit::{Link, ServerClient};
 use tenure_record::{
-    Decide, FoundRecord, Inbox, LineRecord, LoneStep, LoneVerb, ROW_BACKOFF, RecordChange,
-    RecordNotice, RecordStore, RenewalBatcher, RowWait, RowWaits, ServerClock, counted, micros,
+    Decide, FoundRecord, Inbox, LineRecord, LoneStep, LoneVerb, OptimisticStore, ROW_BACKOFF,
+    ReadRecord, RecordChange, RecordNotice, RecordStore, RenewalBatcher, RowWait, RowWaits,
+    ServerClock, WriteOutcome, counted, micros, optimistic_step,
 };
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -27,8 +28,6 @@ const PATIENT_MIN: Duration = Duration::from_millis(1500);
 const LONGEST_MIN: Duration = Duration::from_secs(60);
 /// How long a longest ttl is remembered after it was used last: between this time and its double.
 const LONGEST_KEPT: Duration = Duration::from_secs(3600);
-/// Time after which a waiter looks again whether the holder's transaction has ended.
-const HELD_FOR: Duration = Duration::from_millis(250);
 
 /// A database as a store of records.
 pub struct MysqlStore {
@@ -38,27 +37,6 @@ pub struct MysqlStore {
     clock: ServerClock,
     row_waits: RowWaits,
     renewals: RenewalBatcher<MysqlRenewals>,
-}
-
-/// A record, and what the write of the next one compares.
-struct SeenRecord {
-    found: FoundRecord,
-    version: u64,
-    at_us: u64,
-}
-
-/// The result of a step, or of a part of it.
-enum StepOutcome {
-    /// With the record's `last`.
-    Yes(u64),
-    /// The record is another one, or the decision is too old. This is the record now.
-    Changed(SeenRecord),
-    /// The record is another one, or another transaction has it. It was not read.
-    Unread,
-    /// Another transaction has the row.
-    Locked,
-    /// A transaction holds the line for the last holder, so no further ticket may be served.
-    Held,
 }
 
 impl MysqlStore {
@@ -126,13 +104,36 @@ impl MysqlStore {
         }
     }
 
-    /// Pauses after a try that did not get the row of a key.
-    async fn pause(&self, wait: &mut RowWait<'_>) -> Result<()> {
-        let locked = |key: &Key| trouble::locked_row(self.settings(), key);
-        wait.pause(self.settings().timeout * 2, locked).await
+    /// The record in the answer of a procedure.
+    fn record_of(&self, row: Option<&Row>) -> Result<ReadRecord> {
+        let read = row.and_then(record_in);
+        let read = read.ok_or_else(|| trouble::no_meta(self.settings()))?;
+        self.clock.set(read.found.now_us);
+        Ok(read)
     }
 
-    async fn read_record(&self, key: &Key) -> Result<SeenRecord> {
+    /// The result in the answer of a procedure that writes.
+    fn written(&self, rows: Option<&[Row]>) -> Result<WriteOutcome> {
+        let Some(rows) = rows else { return Ok(WriteOutcome::Locked) };
+        let row = rows.first();
+        if row.and_then(|row| number(row, "is_held")).is_some() {
+            return Ok(WriteOutcome::Held(None));
+        }
+        if row.and_then(|row| number(row, "is_done")) == Some(1) {
+            let get = |column| row.and_then(|row| number(row, column)).unwrap_or(0);
+            self.clock.set(get("now_us"));
+            return Ok(WriteOutcome::Written(get("last")));
+        }
+        Ok(WriteOutcome::Changed(Some(self.record_of(row)?)))
+    }
+}
+
+impl OptimisticStore for MysqlStore {
+    fn row_waits(&self) -> &RowWaits {
+        &self.row_waits
+    }
+
+    async fn read_record(&self, key: &Key) -> Result<ReadRecord> {
         let mut wait = self.row_waits.begin(key);
         loop {
             match self.call_once("read_1", key, false, &[]).await? {
@@ -143,35 +144,17 @@ impl MysqlStore {
         }
     }
 
-    /// The record in the answer of a procedure.
-    fn record_of(&self, row: Option<&Row>) -> Result<SeenRecord> {
-        let read = row.and_then(SeenRecord::of);
-        let read = read.ok_or_else(|| trouble::no_meta(self.settings()))?;
-        self.clock.set(read.found.now_us);
-        Ok(read)
+    async fn pause(&self, wait: &mut RowWait<'_>) -> Result<()> {
+        let locked = |key: &Key| trouble::locked_row(self.settings(), key);
+        wait.pause(self.settings().timeout * 2, locked).await
     }
 
-    /// The result in the answer of a procedure that writes.
-    fn written(&self, rows: Option<&[Row]>) -> Result<StepOutcome> {
-        let Some(rows) = rows else { return Ok(StepOutcome::Locked) };
-        let row = rows.first();
-        if row.and_then(|row| number(row, "is_held")).is_some() {
-            return Ok(StepOutcome::Held);
-        }
-        if row.and_then(|row| number(row, "is_done")) == Some(1) {
-            let get = |column| row.and_then(|row| number(row, column)).unwrap_or(0);
-            self.clock.set(get("now_us"));
-            return Ok(StepOutcome::Yes(get("last")));
-        }
-        self.record_of(row).map(StepOutcome::Changed)
-    }
-
-    async fn step_alone(
+    async fn write_alone(
         &self,
         key: &Key,
         step: &LoneStep,
         wait: &mut RowWait<'_>,
-    ) -> Result<StepOutcome> {
+    ) -> Result<WriteOutcome> {
         let (tickets, ttl) = (Literal::Bytes(&step.tickets), step.ttl_us.into());
         let rows = match step.verb {
             LoneVerb::Join => {
@@ -184,10 +167,10 @@ impl MysqlStore {
                     Some(Renewed::Alone(rows)) => self.written(Some(&rows)),
                     Some(Renewed::Yes { last, now_us }) => {
                         self.clock.set(now_us);
-                        Ok(StepOutcome::Yes(last))
+                        Ok(WriteOutcome::Written(last))
                     }
                     // The write may wait for the row, and the statement of many renewals may not.
-                    Some(Renewed::No) | None => Ok(StepOutcome::Unread),
+                    Some(Renewed::No) | None => Ok(WriteOutcome::Changed(None)),
                 };
             }
             LoneVerb::Leave => {
@@ -200,16 +183,16 @@ impl MysqlStore {
     async fn write(
         &self,
         key: &Key,
-        read: &SeenRecord,
+        read: &ReadRecord,
         change: &RecordChange,
         wait: &mut RowWait<'_>,
-    ) -> Result<StepOutcome> {
+    ) -> Result<WriteOutcome> {
         let RecordChange { record, serves, until_us, .. } = change;
         let LineRecord { at_us, last, holder, ends_us, tickets } = record;
         let notices = notices::texts(&change.notices);
         let parameters = [
-            read.version.into(),
-            read.at_us.into(),
+            Literal::Number(read.version),
+            Literal::Number(read.at_us),
             read.found.serve_from_us.into(),
             // A statement that a silent server carries out late is refused as well.
             (*until_us).min(self.clock.latest_after(read.found.now_us)).into(),
@@ -226,23 +209,21 @@ impl MysqlStore {
     }
 }
 
-impl SeenRecord {
-    /// `None`: `meta` has no row.
-    fn of(row: &Row) -> Option<Self> {
-        let version = number(row, "version");
-        let get = |column| number(row, column).unwrap_or(0);
-        let at_us = get("at_us");
-        let record = version.map(|_| LineRecord {
-            at_us,
-            last: get("last"),
-            holder: get("holder"),
-            ends_us: get("ends_us"),
-            tickets: bytes(row, "tickets"),
-        });
-        let [now_us, floor, serve_from_us] = ["now_us", "floor", "serve_from_us"].map(get);
-        let found = FoundRecord { record, now_us, floor, serve_from_us };
-        (floor > 0).then(|| Self { found, version: version.unwrap_or(0), at_us })
-    }
+/// The record in a row. `None`: `meta` has no row.
+fn record_in(row: &Row) -> Option<ReadRecord> {
+    let version = signed(row, "version");
+    let get = |column| number(row, column).unwrap_or(0);
+    let record = version.map(|_| LineRecord {
+        at_us: get("at_us"),
+        last: get("last"),
+        holder: get("holder"),
+        ends_us: get("ends_us"),
+        tickets: bytes(row, "tickets"),
+    });
+    let at_us = signed(row, "at_us").unwrap_or(0);
+    let [now_us, floor, serve_from_us] = ["now_us", "floor", "serve_from_us"].map(get);
+    let found = FoundRecord { record, now_us, floor, serve_from_us };
+    (floor > 0).then(|| ReadRecord { found, version: version.unwrap_or(0), at_us })
 }
 
 impl RecordStore for MysqlStore {
@@ -256,45 +237,7 @@ impl RecordStore for MysqlStore {
         lone: Option<&LoneStep>,
         decide: &mut Decide<'_>,
     ) -> Result<Option<u64>> {
-        let mut wait = self.row_waits.begin(key);
-        let mut known = None;
-        if let Some(step) = lone {
-            match self.step_alone(key, step, &mut wait).await? {
-                StepOutcome::Yes(last) => {
-                    wait.is_over();
-                    return Ok(Some(last));
-                }
-                StepOutcome::Changed(now) => known = Some(now),
-                StepOutcome::Held | StepOutcome::Unread => {}
-                StepOutcome::Locked => self.pause(&mut wait).await?,
-            }
-        }
-        let mut is_held = false;
-        loop {
-            let read = match known.take() {
-                Some(read) => read,
-                None => self.read_record(key).await?,
-            };
-            let mut found = read.found.clone();
-            if is_held {
-                // Until the transaction ends, no further ticket is served, and all other requests
-                // go on.
-                found.serve_from_us = found.serve_from_us.max(found.now_us + micros(HELD_FOR));
-            }
-            let Some(change) = decide(&found) else { return Ok(None) };
-            let outcome = self.write(key, &read, &change, &mut wait).await?;
-            if !matches!(outcome, StepOutcome::Locked) {
-                wait.is_over();
-            }
-            match outcome {
-                // `write_1` has sent the notices.
-                StepOutcome::Yes(_) => return Ok(None),
-                StepOutcome::Changed(now) => known = Some(now),
-                StepOutcome::Held => is_held = true,
-                StepOutcome::Unread => {}
-                StepOutcome::Locked => self.pause(&mut wait).await?,
-            }
-        }
+        optimistic_step(self, key, lone, decide).await
     }
 
     async fn read(&self, key: &Key) -> Result<FoundRecord> {
@@ -387,10 +330,14 @@ impl MysqlStore {
     }
 }
 
-/// A number of an answer. `None`: it is NULL, or there is no such column.
+/// A number of an answer, or 0 if it is negative. `None`: it is NULL, or there is no such column.
 pub(crate) fn number(row: &Row, column: &str) -> Option<u64> {
+    signed(row, column).map(|number| u64::try_from(number).unwrap_or(0))
+}
+
+fn signed(row: &Row, column: &str) -> Option<i64> {
     let value = row.get_opt::<mysql_async::Value, _>(column)?.ok()?;
-    from_value_opt::<Option<i64>>(value).ok()?.map(|number| u64::try_from(number).unwrap_or(0))
+    from_value_opt::<Option<i64>>(value).ok()?
 }
 
 /// Bytes of an answer. NULL is none.

@@ -25,10 +25,10 @@ pub(crate) const TIMELINE: &str =
     "('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::int";
 /// The number of the server's data files. Those into which a dump is restored have another one.
 const SYSTEM: &str = "(SELECT system_identifier FROM pg_control_system())";
-/// The numbers of each generation are larger by 30 days in microseconds than those of the one
+/// The numbers of each generation are larger by a day in microseconds than those of the one
 /// before. So they grow through a fail-over, although the new primary may lack the last numbers of
 /// the old one and have a clock that is behind.
-const GENERATION_STEP_US: u64 = 30 * 24 * 60 * 60 * 1_000_000;
+const GENERATION_STEP_US: u64 = 24 * 60 * 60 * 1_000_000;
 
 /// Sends notices. The transactions with notices of one server commit one after the other, so this
 /// one does not wait for the disk, and not long for one of a stranger that does.
@@ -41,6 +41,10 @@ pub(crate) const NOTIFY: &str = "SELECT set_config('synchronous_commit', 'off', 
 pub(crate) const TABLE_TIMEOUT: &str = "50ms";
 /// Maximum rows that one sweep deletes from each table.
 pub(crate) const SWEEP_MAX: u64 = 1000;
+
+/// Whether the quarantine has to begin.
+const QUARANTINE_IS_DUE: &str =
+    "(NOT {is_known} OR m.serve_from_us > {clock} + greatest(m.longest_us, m.longest_before_us))";
 
 /// The functions: their names and their texts.
 const FUNCTIONS: [(&str, &str); 11] = [
@@ -82,6 +86,7 @@ impl Statements {
             text.replace("{refused}\n", include_str!("sql/refused.sql"))
                 .replace("{settings}\n", include_str!("sql/settings.sql"))
                 .replace("{found}", include_str!("sql/found.sql").trim_end())
+                .replace("{is_due}", QUARANTINE_IS_DUE)
                 .replace("{is_known}", "(m.table_oid = m.tableoid AND m.system = {system} AND m.timeline = {timeline})")
                 .replace("{system}", SYSTEM)
                 .replace("{timeline}", TIMELINE)

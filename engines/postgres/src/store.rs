@@ -6,8 +6,9 @@ use std::time::Duration;
 use tenure_core::{CounterValue, Guarantees, Key, NUMBER_MAX, Result, Window, errors};
 use tenure_kit::{Link, ServerClient};
 use tenure_record::{
-    Decide, FoundRecord, Inbox, LineRecord, LoneStep, LoneVerb, ROW_BACKOFF, RecordChange,
-    RecordNotice, RecordStore, RenewalBatcher, RowWait, RowWaits, ServerClock, counted, micros,
+    Decide, FoundRecord, Inbox, LineRecord, LoneStep, LoneVerb, OptimisticStore, ROW_BACKOFF,
+    ReadRecord, RecordChange, RecordNotice, RecordStore, RenewalBatcher, RowWait, RowWaits,
+    ServerClock, WriteOutcome, counted, micros, optimistic_step,
 };
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{Instant, timeout};
@@ -32,8 +33,6 @@ const ROW_TIMEOUT_AGAIN: Duration = Duration::from_millis(50);
 /// Time limit of the tries after [`ROW_TRIES_MANY`]: a transaction of a stranger has the row.
 const ROW_TIMEOUT_LAST: Duration = Duration::from_millis(5);
 const ROW_TRIES_MANY: u32 = 8;
-/// Time after which a waiter looks again whether the holder's transaction has ended.
-const HELD_FOR: Duration = Duration::from_millis(250);
 
 /// The least quarantine after a promotion.
 const LONGEST_MIN: Duration = Duration::from_secs(60);
@@ -50,25 +49,6 @@ pub struct PostgresStore {
     renewals: RenewalBatcher<PostgresRenewals>,
     /// Permits to send notices.
     sending: Arc<Semaphore>,
-}
-
-/// A record, and what the write of the next one compares.
-struct ReadRecord {
-    found: FoundRecord,
-    version: i64,
-    at_us: i64,
-}
-
-/// The result of a step, or of a part of it.
-enum Written {
-    /// With the record's `last`.
-    Yes(u64),
-    /// The record is another one, or the decision is too old. This is the record now.
-    Changed(ReadRecord),
-    /// A transaction holds the line for the last holder, so no further ticket may be served.
-    Held(ReadRecord),
-    /// Another transaction has the row.
-    Locked,
 }
 
 impl PostgresStore {
@@ -131,12 +111,6 @@ impl PostgresStore {
         }
     }
 
-    /// Pauses after a try that did not get the row of a key.
-    async fn pause(&self, wait: &mut RowWait<'_>) -> Result<()> {
-        let locked = |key: &Key| trouble::locked_row(self.settings(), key);
-        wait.pause(self.settings().timeout * 2, locked).await
-    }
-
     /// The time limit of the next try for a row, as PostgreSQL reads it.
     fn row_limit(&self, wait: &mut RowWait<'_>) -> String {
         let timeout = self.settings().timeout;
@@ -153,90 +127,22 @@ impl PostgresStore {
         format!("{}ms", limit.as_millis().max(1))
     }
 
-    async fn read_record(&self, key: &Key) -> Result<ReadRecord> {
-        let mut wait = self.row_waits.begin(key);
-        loop {
-            // It locks no row, so the row may still be locked.
-            match self.query_once(&self.statements.read, key, TABLE_TIMEOUT, &[]).await? {
-                Some(rows) => {
-                    let row = rows.first().ok_or_else(|| trouble::no_meta(self.settings()))?;
-                    return Ok(self.record_of(row));
-                }
-                None => self.pause(&mut wait).await?,
-            }
-        }
-    }
-
     /// The record in the answer of a function.
     fn record_of(&self, row: &Row) -> ReadRecord {
-        let read = ReadRecord::of(row);
+        let read = record_in(row);
         self.clock.set(read.found.now_us);
         read
     }
 
     /// The result in the answer of a function that writes.
-    fn written(&self, rows: Option<Vec<Row>>) -> Result<Written> {
-        let Some(rows) = rows else { return Ok(Written::Locked) };
+    fn written(&self, rows: Option<Vec<Row>>) -> Result<WriteOutcome> {
+        let Some(rows) = rows else { return Ok(WriteOutcome::Locked) };
         let row = rows.first().ok_or_else(|| trouble::no_meta(self.settings()))?;
         if row.get("is_done") {
             self.clock.set(unsigned(row.get("now_us")));
-            return Ok(Written::Yes(unsigned(row.get("last"))));
+            return Ok(WriteOutcome::Written(unsigned(row.get("last"))));
         }
-        Ok(Written::Changed(self.record_of(row)))
-    }
-
-    async fn step_alone(
-        &self,
-        key: &Key,
-        step: &LoneStep,
-        wait: &mut RowWait<'_>,
-    ) -> Result<Written> {
-        let all = &self.statements;
-        let (tickets, ttl) = (Parameter::Bytes(&step.tickets), step.ttl_us.into());
-        let rows = match step.verb {
-            LoneVerb::Join => {
-                let is_exclusive = Parameter::Flag(step.is_exclusive);
-                let parameters = [tickets, ttl, is_exclusive, self.clock.latest_us().into()];
-                self.query_once(&all.join, key, &self.row_limit(wait), &parameters).await?
-            }
-            LoneVerb::Renew => self.renewals.renew(key, step).await?.map(|row| vec![row]),
-            LoneVerb::Leave => {
-                self.query_once(&all.leave, key, &self.row_limit(wait), &[tickets]).await?
-            }
-        };
-        self.written(rows)
-    }
-
-    async fn write(
-        &self,
-        key: &Key,
-        read: &ReadRecord,
-        change: &RecordChange,
-        wait: &mut RowWait<'_>,
-    ) -> Result<Written> {
-        let RecordChange { record, serves, until_us, .. } = change;
-        let LineRecord { at_us, last, holder, ends_us, tickets } = record;
-        let parameters = [
-            Parameter::Number(read.version),
-            Parameter::Number(read.at_us),
-            read.found.serve_from_us.into(),
-            // A statement that a silent server carries out late is refused as well.
-            (*until_us).min(self.clock.latest_after(read.found.now_us)).into(),
-            Parameter::Flag(*serves),
-            (*at_us).into(),
-            (*last).into(),
-            (*holder).into(),
-            (*ends_us).into(),
-            Parameter::Bytes(tickets),
-        ];
-        let limit = self.row_limit(wait);
-        let rows = self.query_once(&self.statements.write, key, &limit, &parameters).await?;
-        let is_held =
-            rows.as_ref().and_then(|rows| rows.first()).is_some_and(|it| it.get("is_held"));
-        Ok(match self.written(rows)? {
-            Written::Changed(read) if is_held => Written::Held(read),
-            written => written,
-        })
+        Ok(WriteOutcome::Changed(Some(self.record_of(row))))
     }
 
     /// Sends notices in the background. They are hints: one that cannot be sent delays a waiter
@@ -262,21 +168,86 @@ impl PostgresStore {
     }
 }
 
-impl ReadRecord {
-    fn of(row: &Row) -> Self {
-        let version: Option<i64> = row.get("version");
-        let get = |column| unsigned(row.get::<_, i64>(column));
-        let record = version.map(|_| LineRecord {
-            at_us: get("at_us"),
-            last: get("last"),
-            holder: get("holder"),
-            ends_us: get("ends_us"),
-            tickets: row.get("tickets"),
-        });
-        let [now_us, floor, serve_from_us] = ["now_us", "floor", "serve_from_us"].map(get);
-        let at_us = version.map_or(0, |_| row.get("at_us"));
-        let found = FoundRecord { record, now_us, floor, serve_from_us };
-        Self { found, version: version.unwrap_or(0), at_us }
+impl OptimisticStore for PostgresStore {
+    fn row_waits(&self) -> &RowWaits {
+        &self.row_waits
+    }
+
+    async fn read_record(&self, key: &Key) -> Result<ReadRecord> {
+        let mut wait = self.row_waits.begin(key);
+        loop {
+            // It locks no row, so the row may still be locked.
+            match self.query_once(&self.statements.read, key, TABLE_TIMEOUT, &[]).await? {
+                Some(rows) => {
+                    let row = rows.first().ok_or_else(|| trouble::no_meta(self.settings()))?;
+                    return Ok(self.record_of(row));
+                }
+                None => self.pause(&mut wait).await?,
+            }
+        }
+    }
+
+    async fn pause(&self, wait: &mut RowWait<'_>) -> Result<()> {
+        let locked = |key: &Key| trouble::locked_row(self.settings(), key);
+        wait.pause(self.settings().timeout * 2, locked).await
+    }
+
+    async fn write_alone(
+        &self,
+        key: &Key,
+        step: &LoneStep,
+        wait: &mut RowWait<'_>,
+    ) -> Result<WriteOutcome> {
+        let all = &self.statements;
+        let (tickets, ttl) = (Parameter::Bytes(&step.tickets), step.ttl_us.into());
+        let rows = match step.verb {
+            LoneVerb::Join => {
+                let is_exclusive = Parameter::Flag(step.is_exclusive);
+                let parameters = [tickets, ttl, is_exclusive, self.clock.latest_us().into()];
+                self.query_once(&all.join, key, &self.row_limit(wait), &parameters).await?
+            }
+            LoneVerb::Renew => self.renewals.renew(key, step).await?.map(|row| vec![row]),
+            LoneVerb::Leave => {
+                self.query_once(&all.leave, key, &self.row_limit(wait), &[tickets]).await?
+            }
+        };
+        self.written(rows)
+    }
+
+    async fn write(
+        &self,
+        key: &Key,
+        read: &ReadRecord,
+        change: &RecordChange,
+        wait: &mut RowWait<'_>,
+    ) -> Result<WriteOutcome> {
+        let RecordChange { record, serves, until_us, .. } = change;
+        let LineRecord { at_us, last, holder, ends_us, tickets } = record;
+        let parameters = [
+            Parameter::Number(read.version),
+            Parameter::Number(read.at_us),
+            read.found.serve_from_us.into(),
+            // A statement that a silent server carries out late is refused as well.
+            (*until_us).min(self.clock.latest_after(read.found.now_us)).into(),
+            Parameter::Flag(*serves),
+            (*at_us).into(),
+            (*last).into(),
+            (*holder).into(),
+            (*ends_us).into(),
+            Parameter::Bytes(tickets),
+        ];
+        let limit = self.row_limit(wait);
+        let rows = self.query_once(&self.statements.write, key, &limit, &parameters).await?;
+        let is_held =
+            rows.as_ref().and_then(|rows| rows.first()).is_some_and(|it| it.get("is_held"));
+        let outcome = self.written(rows)?;
+        if matches!(outcome, WriteOutcome::Written(_)) {
+            self.send(&change.notices);
+        }
+        Ok(match outcome {
+            WriteOutcome::Changed(read) if is_held => WriteOutcome::Held(read),
+            outcome => outcome,
+        })
     }
 }
 
@@ -291,45 +262,7 @@ impl RecordStore for PostgresStore {
         lone: Option<&LoneStep>,
         decide: &mut Decide<'_>,
     ) -> Result<Option<u64>> {
-        let mut wait = self.row_waits.begin(key);
-        let mut known = None;
-        if let Some(step) = lone {
-            match self.step_alone(key, step, &mut wait).await? {
-                Written::Yes(last) => {
-                    wait.is_over();
-                    return Ok(Some(last));
-                }
-                Written::Changed(now) | Written::Held(now) => known = Some(now),
-                Written::Locked => self.pause(&mut wait).await?,
-            }
-        }
-        let mut is_held = false;
-        loop {
-            let read = match known.take() {
-                Some(read) => read,
-                None => self.read_record(key).await?,
-            };
-            let mut found = read.found.clone();
-            if is_held {
-                // Until the transaction ends, no further ticket is served, and all other requests
-                // go on.
-                found.serve_from_us = found.serve_from_us.max(found.now_us + micros(HELD_FOR));
-            }
-            let Some(change) = decide(&found) else { return Ok(None) };
-            let written = self.write(key, &read, &change, &mut wait).await?;
-            if !matches!(written, Written::Locked) {
-                wait.is_over();
-            }
-            match written {
-                Written::Yes(_) => {
-                    self.send(&change.notices);
-                    return Ok(None);
-                }
-                Written::Changed(now) => known = Some(now),
-                Written::Held(now) => (known, is_held) = (Some(now), true),
-                Written::Locked => self.pause(&mut wait).await?,
-            }
-        }
+        optimistic_step(self, key, lone, decide).await
     }
 
     async fn read(&self, key: &Key) -> Result<FoundRecord> {
@@ -424,6 +357,22 @@ impl PostgresStore {
         let get = |column| row.as_ref().map_or(0, |row| unsigned(row.get(column)));
         counted(key, get("before"), by, window, get("left_us"))
     }
+}
+
+fn record_in(row: &Row) -> ReadRecord {
+    let version: Option<i64> = row.get("version");
+    let get = |column| unsigned(row.get::<_, i64>(column));
+    let record = version.map(|_| LineRecord {
+        at_us: get("at_us"),
+        last: get("last"),
+        holder: get("holder"),
+        ends_us: get("ends_us"),
+        tickets: row.get("tickets"),
+    });
+    let [now_us, floor, serve_from_us] = ["now_us", "floor", "serve_from_us"].map(get);
+    let at_us = version.map_or(0, |_| row.get("at_us"));
+    let found = FoundRecord { record, now_us, floor, serve_from_us };
+    ReadRecord { found, version: version.unwrap_or(0), at_us }
 }
 
 /// The smallest text of bytes that is larger than all with this prefix.

@@ -126,7 +126,7 @@ impl<S: SessionStore> SessionEngine<S> {
         let now = self.parts.host.now();
         let mine = self.parts.own.get(seen.node.name.id);
         let life = mine.map(|mine| {
-            let life = mine.session.life(now);
+            let life = mine.session.reliable_life(now);
             mine.told.map_or(life, |until| life.min(now.until(until)))
         });
         Place {

@@ -42,6 +42,9 @@ struct LineSteps<S> {
     calls_max: usize,
     /// Permits for operations of the store.
     room: Arc<Semaphore>,
+    /// Permits for the half of them that need not be steps on lines. Additions to a counter whose
+    /// row is locked would otherwise keep out all renewals.
+    room_for_others: Arc<Semaphore>,
     /// The requests that wait for a step on a line. A key is present while its task runs.
     queues: Mutex<HashMap<Key, VecDeque<BatchedRequest>>>,
 }
@@ -70,6 +73,7 @@ impl<S: RecordStore> LineBatcher<S> {
             answers_within: guarantees.answers_within,
             calls_max,
             room: Arc::new(Semaphore::new(calls_max)),
+            room_for_others: Arc::new(Semaphore::new(calls_max.div_ceil(2))),
             queues: Mutex::default(),
         }))
     }
@@ -106,8 +110,9 @@ impl<S: RecordStore> LineBatcher<S> {
     {
         let (steps, until) = (self.0.clone(), self.0.late_at());
         let room = async {
+            let other = steps.room_for_others.clone().acquire_owned().await;
             let room = steps.room.clone().acquire_owned().await;
-            room.map_err(|_| steps.closed())
+            Ok((other.map_err(|_| steps.closed())?, room.map_err(|_| steps.closed())?))
         };
         let room = steps.in_time(until, room).await?;
         let operation = operation(steps.store.clone());

@@ -8,8 +8,8 @@ use futures_util::future::select;
 use tenure_core::event::{Cursor, EventBatch, Scope};
 use tenure_core::sync::Mutex;
 use tenure_core::{
-    Backoff, CounterValue, Engine, Guarantees, Key, LeaveMode, LeaveOutcome, Place, Result,
-    Runtime, Sampler, Ticket, TicketState, Time, WaitMode, Wake, Window, jitter,
+    Backoff, CounterValue, Engine, ExpiringMap, Guarantees, Key, LeaveMode, LeaveOutcome, Place,
+    Result, Runtime, Sampler, Ticket, TicketState, Time, WaitMode, Wake, Window, jitter,
 };
 use tenure_kit::subscriptions::Notification;
 
@@ -38,11 +38,15 @@ pub struct RecordEngine<S: RecordStore> {
     sampler: Sampler,
     /// When the next sweep is due.
     next_sweep: Mutex<Time>,
+    /// The backoff of tickets that were polled lately. A read does not know that a transaction holds
+    /// the line, and finds the same news at each watch.
+    polled: Mutex<ExpiringMap<Backoff>>,
 }
 
 impl<S: RecordStore> RecordEngine<S> {
     /// An engine whose tasks run on this runtime. `calls_max`: the maximum number of operations of
-    /// the store at a time, over all keys, such as the number of its connections.
+    /// the store at a time, over all keys, such as the number of its connections. Half of them are
+    /// kept for steps on lines.
     pub fn new(store: S, runtime: Arc<dyn Runtime>, calls_max: usize) -> Self {
         let store = Arc::new(store);
         let listener = Arc::new(NoticeListener::new(store.clone(), runtime.clone()));
@@ -55,6 +59,7 @@ impl<S: RecordStore> RecordEngine<S> {
             batcher,
             sampler: Sampler::new(LOOK_PAUSE),
             next_sweep: Mutex::new(first_sweep),
+            polled: Mutex::default(),
         }
     }
 
@@ -120,12 +125,15 @@ impl<S: RecordStore> RecordEngine<S> {
     /// Polls: reads the ticket's place after each pause. With `only_deaf`, only while no notices
     /// arrive.
     async fn poll(&self, ticket: &Ticket, seen: TicketState, only_deaf: bool) -> Result<Wake> {
-        let mut backoff = Backoff::new(POLL_FIRST, POLL_MAX);
+        let last = self.polled.lock().get(ticket.id, self.runtime.now()).cloned();
+        let mut backoff = last.unwrap_or_else(|| Backoff::new(POLL_FIRST, POLL_MAX));
         loop {
             if only_deaf {
                 self.listener.is_deaf().await;
             }
             self.runtime.sleep(backoff.next(self.runtime.random())).await;
+            let now = self.runtime.now();
+            self.polled.lock().note(ticket.id, backoff.clone(), now, now.plus(POLL_MAX * 2));
             if self.has_news(ticket, seen).await? {
                 return Ok(Wake::Look);
             }

@@ -334,8 +334,7 @@ impl ZooKeeper {
         let path = self.keys.register(register);
         let turn = wire.turn().await?;
         if seen > 0 {
-            let changes = i32::try_from(seen - 1).unwrap_or(i32::MAX);
-            match wire.in_time(turn.set_data(&path, bytes, Some(changes))).await? {
+            match wire.in_time(turn.set_data(&path, bytes, Some(changes(seen)))).await? {
                 Ok(stat) => return Ok(((bytes.to_vec(), version(stat.version)), true)),
                 Err(Said::BadVersion | Said::NoNode) => {}
                 Err(said) => return Err(said),
@@ -395,7 +394,25 @@ fn text((bytes, version): (Vec<u8>, u64)) -> Result<TextValue, Said> {
     Ok(TextValue { text, version })
 }
 
-/// The version of a register, from its node's count of changes.
+/// The version of a register, from its node's count of changes, which goes on with the least number
+/// after the largest one.
 fn version(changes: i32) -> u64 {
-    u64::try_from(changes).unwrap_or(0) + 1
+    u64::from(changes.cast_unsigned()) + 1
+}
+
+/// The count of changes of a version.
+fn changes(version: u64) -> i32 {
+    u32::try_from(version - 1).unwrap_or(u32::MAX).cast_signed()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{changes, version};
+
+    #[test]
+    fn a_register_is_written_after_two_to_the_31st_changes() {
+        for count in [0, 1, i32::MAX, i32::MIN, -2] {
+            assert_eq!(changes(version(count)), count);
+        }
+    }
 }

@@ -60,7 +60,7 @@ fn failed(error: DriverError, was_sent: bool) -> Error {
             "this MongoDB has no transactions, which a fence needs, and nothing was changed: make it a replica set, which may have a single member",
         ),
         (Some(code), _) if NOT_ALLOWED.contains(&code) => Error::rejected(format!(
-            "MongoDB does not allow the guarded write, and nothing was changed: {}",
+            "MongoDB does not allow the guarded write, and {outcome}: {}",
             said(&error)
         )),
         (Some(code), _) if WRITE_CONCERN.contains(&code) => {

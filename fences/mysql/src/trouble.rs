@@ -38,9 +38,24 @@ fn refused(said: &ServerError) -> Error {
         _ if said.state == NO_TOKEN => Error::invalid(format!(
             "{text}, and the statement changed nothing: begin the transaction with `Fence::begin`"
         )),
-        // The server or an operator ends the session or the statement.
-        1053 | 1317 | 1927 | 1969 | 3024 | 4031 => Error::unavailable(format!(
-            "the server ended the statement, and the write may be done or not: {text}"
+        // The server or an operator ends the session or the statement, or the log of the server
+        // cannot be written. Below 1000 are errors of files; from 2000 to 2999 are those of clients
+        // and from 9000 on those of ProxySQL, whose server is lost.
+        1026
+        | 1030
+        | 1053
+        | 1180
+        | 1317
+        | 1598
+        | 1927
+        | 1969
+        | 3024
+        | 3100
+        | 4031
+        | ..1000
+        | 2000..3000
+        | 9000.. => Error::unavailable(format!(
+            "the server did not finish the statement, and the write may be done or not: {text}"
         )),
         // Another transaction was in the way, a resource is exhausted, or the server is read-only.
         1020 | 1021 | 1040 | 1114 | 1203 | 1205 | 1213 | 1226 | 1290 | 1614 | 1792 | 1836
@@ -58,4 +73,22 @@ fn refused(said: &ServerError) -> Error {
 
 fn in_a_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use mysql_async::{Error as DriverError, ServerError};
+    use tenure_core::ErrorKind;
+
+    use super::into_error;
+
+    #[test]
+    fn a_commit_whose_outcome_is_unknown_is_not_reported_as_undone() {
+        for code in [6, 1026, 1030, 1053, 1180, 1317, 1598, 2006, 2013, 3024, 3100, 9001] {
+            let (message, state) = (String::new(), String::new());
+            let error = into_error(DriverError::Server(ServerError { code, message, state }));
+            assert_eq!(error.kind(), ErrorKind::Unavailable, "{code}");
+            assert!(error.to_string().contains("may be done or not"), "{code}: {error}");
+        }
+    }
 }

@@ -34,7 +34,7 @@ const pages = createServer((request, answer) => {
   answer.writeHead(Number(request.url.slice(1, 4)), { Location: "/200" }).end("<p/>");
 }).listen(0, "127.0.0.1");
 await once(pages, "listening");
-for (const status of [200, 301, 401, 404]) {
+for (const status of [200, 301, 401, 404, 409]) {
   const page = `http://127.0.0.1:${pages.address().port}/${status}`;
   await assert.rejects(withLock(page, "a", wrong), new RegExp(`answers ${status}:`));
 }
@@ -50,6 +50,20 @@ const silent = withLock(`http://127.0.0.1:${frozen.address().port}`, "k", async 
 }, { ttl: 3_600_000 });
 await assert.rejects(silent, LockLost);
 frozen.close();
+let refusals = 0;
+const full = createServer((request, answer) => {
+  // its store refuses each renewal
+  const held = { token: 1, number: 1, expires_in_ms: 60_000 };
+  if (request.method !== "PUT") return answer.end(JSON.stringify(held));
+  refusals += 1;
+  answer.writeHead(409).end(JSON.stringify({ error: "the disk is full", cure: "make room" }));
+}).listen(0, "127.0.0.1");
+await once(full, "listening");
+await withLock(`http://127.0.0.1:${full.address().port}`, "k", async (lock) => {
+  while (refusals < 2) await new Promise((then) => setTimeout(then, 10)); // it is renewed again
+  lock.check();
+}, { ttl: 300 });
+full.close();
 const lost = withLock(url, "k", async (lock) => {
   console.log("held");
   await once(lock.signal, "abort");

@@ -22,9 +22,14 @@ def expect(error, url=url, **options):
 class Frozen(http.server.BaseHTTPRequestHandler):
     """Gives a lock for 1 s, and answers no renewal."""
 
+    life_ms = 1_000
+
     def do_POST(self):
-        body = json.dumps({"token": 1, "number": 1, "expires_in_ms": 1_000}).encode()
-        self.send_response(200)
+        self.say(200, {"token": 1, "number": 1, "expires_in_ms": self.life_ms})
+
+    def say(self, status, answer):
+        body = json.dumps(answer).encode()
+        self.send_response(status)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -36,6 +41,16 @@ class Frozen(http.server.BaseHTTPRequestHandler):
 
     def log_message(self, *text):
         pass
+
+
+class Full(Frozen):
+    """Gives a lock for 60 s, and its store refuses each renewal."""
+
+    life_ms = 60_000
+
+    def do_PUT(self):
+        self.say(409, {"error": "the disk is full", "cure": "make room"})
+        refusals.release()
 
 
 class Page(http.server.BaseHTTPRequestHandler):
@@ -73,7 +88,7 @@ assert "'127.0.0.1:7400'" in expect(ValueError, url="127.0.0.1:7400", key="a")
 assert "answers nothing" in expect(Refused, url="http://127.0.0.1:9", key="a", wait=0)
 with http.server.HTTPServer(("127.0.0.1", 0), Page) as pages:
     threading.Thread(target=pages.serve_forever, daemon=True).start()
-    for status in (200, 301, 401, 404):
+    for status in (200, 301, 401, 404, 409):
         page = f"http://127.0.0.1:{pages.server_port}/{status}"
         assert f"answers {status}:" in expect(Refused, url=page, key="a")
     pages.shutdown()
@@ -99,6 +114,14 @@ with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Frozen) as frozen:
     except Lost:
         thawed.set()
     frozen.shutdown()
+refusals = threading.Semaphore(0)
+with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Full) as full:
+    threading.Thread(target=full.serve_forever, daemon=True).start()
+    with Lock(f"http://127.0.0.1:{full.server_port}", "k", ttl=0.3) as lock:
+        for _ in range(2):
+            assert refusals.acquire(timeout=60), "it is renewed again"
+        lock.check()
+    full.shutdown()
 lost.clear()
 try:
     with Lock(url, "k", ttl=6, on_lost=lambda _: lost.set()) as lock:

@@ -10,8 +10,7 @@
         -- The least of MySQL. With 0, MariaDB fails in the commit (error 1180).
         innodb_lock_wait_timeout = 1, lock_wait_timeout = 1;
     -- A user with more rights than an application needs could write nevertheless.
-    -- From MariaDB 12 on, the value is a word.
-    IF CAST(@@global.read_only AS CHAR) NOT IN ('0', 'OFF') THEN
+    IF NOT ({writes}) THEN
         SIGNAL SQLSTATE '45000' SET MYSQL_ERRNO = 1290, MESSAGE_TEXT = 'the server is read-only';
     END IF;
     SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;

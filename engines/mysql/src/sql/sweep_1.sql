@@ -74,7 +74,9 @@ BEGIN
     SET m.longest_before_us = m.longest_us, m.rotated_us = clock_us,
         m.longest_us = greatest(longest_min_us, ifnull((
             SELECT max(l.longest_us) FROM {line} l WHERE l.ends_us > clock_us), 0))
-    WHERE m.id = 1 AND m.rotated_us + longest_kept_us < clock_us;
+    WHERE m.id = 1 AND m.rotated_us + longest_kept_us < clock_us
+      -- The end of a quarantine may not fall.
+      AND m.serve_from_us <= clock_us;
     COMMIT;
     -- Notices to clients that have gone.
     OPEN old_notices;

@@ -57,6 +57,22 @@ fn a_replica_that_lags_is_promoted_and_tokens_grow_over_all_that_it_lacks() {
     });
 }
 
+#[test]
+fn a_quarantine_that_began_before_the_clock_was_set_back_is_as_long_as_the_longest_ttl() {
+    play(async || {
+        let server = Server::start().unwrap();
+        let locks = connect(server.url()).await;
+        server.sql("UPDATE locks.tenure_meta SET longest_us = 0, longest_before_us = 0").unwrap();
+        lock(&locks, "k", TTL).await.release().await.unwrap();
+        // The clock was decades ahead.
+        server.sql("UPDATE locks.tenure_meta SET serve_from_us = 4000000000000000").unwrap();
+        assert!(locks.mutex("k").try_lock().await.unwrap().is_none(), "the quarantine");
+        soon("it is served", lock(&locks, "k", TTL)).await.check().unwrap();
+        let generation = "SELECT generation FROM locks.tenure_meta";
+        assert_eq!(number(&server, generation), 0, "it is no other");
+    });
+}
+
 /// A holder that the replica does not know, after the promotion. With the quarantine, its lease has
 /// ended before another client is served; without it, two hold.
 #[test]

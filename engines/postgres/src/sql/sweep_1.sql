@@ -35,7 +35,9 @@ BEGIN
     SET longest_before_us = m.longest_us, rotated_us = clock_us,
         longest_us = greatest(longest_min_us, (
             SELECT max(l.longest_us) FROM {schema}.line l WHERE l.ends_us > clock_us))
-    WHERE m.rotated_us + longest_kept_us < clock_us;
+    WHERE m.rotated_us + longest_kept_us < clock_us
+      -- The end of a quarantine may not fall.
+      AND m.serve_from_us <= clock_us;
     RETURN NEXT;
 END
 $body$;

@@ -152,6 +152,20 @@ fn data_files_of_a_restored_dump_begin_a_quarantine_and_have_larger_numbers() {
 }
 
 #[test]
+fn a_quarantine_that_began_before_the_clock_was_set_back_is_as_long_as_the_longest_ttl() {
+    play(async || {
+        let server = Server::start().unwrap();
+        tables(&server).await;
+        let locks = connect(server.url()).await;
+        // The clock was decades ahead.
+        server.sql("UPDATE tenure.meta SET serve_from_us = 4000000000000000").unwrap();
+        assert!(locks.mutex("k").try_lock().await.unwrap().is_none(), "the quarantine");
+        soon("it is served", lock(&locks, "k", TTL)).await.check().unwrap();
+        assert_eq!(number(&server, "SELECT generation FROM tenure.meta"), 0, "it is no other");
+    });
+}
+
+#[test]
 fn no_two_hold_while_a_standby_that_lags_is_promoted_under_load() {
     play(async || {
         let primary = Server::start().unwrap();

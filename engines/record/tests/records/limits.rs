@@ -4,13 +4,15 @@ use std::pin::pin;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-use tenure_core::{Engine as _, ErrorKind, Key, LeaveMode, Runtime as _};
+use tenure_core::{Engine as _, ErrorKind, Key, LeaveMode, Runtime as _, WaitMode};
 
 use crate::steps::{CALLERS, Stage, is_pending, play, ticket};
 use crate::store::CALLS_MAX;
 
 /// Longer than a task takes that has nothing to wait for.
 const MOMENT: Duration = Duration::from_millis(1);
+/// Maximum operations at a time that are not steps on lines.
+const OTHERS_MAX: usize = CALLS_MAX / 2;
 
 #[test]
 fn an_operation_whose_caller_has_gone_goes_on_and_keeps_its_room() {
@@ -21,12 +23,29 @@ fn an_operation_whose_caller_has_gone_goes_on_and_keeps_its_room() {
             let mut add = pin!(client.add(&key, 1, None));
             assert!(is_pending(&host, &mut add).await);
         }
-        assert_eq!(store.adds.load(SeqCst), CALLS_MAX, "the others had no room");
-        assert_eq!(store.in_flight.load(SeqCst), CALLS_MAX);
+        assert_eq!(store.adds.load(SeqCst), OTHERS_MAX, "the others had no room");
+        assert_eq!(store.in_flight.load(SeqCst), OTHERS_MAX);
         store.freeze(false);
         host.sleep(MOMENT).await;
         let sum = client.add(&key, 1, None).await.unwrap().value;
-        assert_eq!(sum, CALLS_MAX as u64 + 1, "they were carried out without their callers");
+        assert_eq!(sum, OTHERS_MAX as u64 + 1, "they were carried out without their callers");
+    });
+}
+
+#[test]
+fn additions_that_hang_leave_room_for_the_renewal_of_a_lock() {
+    play(true, async |Stage { store, host, client }: Stage| {
+        let holder = ticket("held");
+        client.join(&holder, WaitMode::Wait).await.unwrap().unwrap();
+        store.adds_hang.store(true, SeqCst);
+        let key = Key::new("k").unwrap();
+        for _ in 0..CALLERS {
+            let mut add = pin!(client.add(&key, 1, None));
+            assert!(is_pending(&host, &mut add).await);
+        }
+        assert_eq!(store.in_flight.load(SeqCst), OTHERS_MAX);
+        client.renew(&holder).await.unwrap().expect("it holds");
+        assert_eq!(store.in_flight.load(SeqCst), OTHERS_MAX, "they still hang");
     });
 }
 

@@ -173,6 +173,26 @@ fn a_waiter_of_another_client_is_woken_by_a_notice_and_without_one_by_a_poll() {
     }
 }
 
+/// As while a transaction holds the line for the last holder, of which a read does not know.
+#[test]
+fn a_waiter_whose_reads_find_what_its_steps_refuse_polls_ever_less() {
+    play(false, async |Stage { store, host, client }: Stage| {
+        let (holds, waits) = (ticket("k"), ticket("k"));
+        join_as(&client, &holds).await;
+        join_as(&client, &waits).await;
+        store.decides_twice.store(true, SeqCst);
+        client.leave(&holds, LeaveMode::Now).await.unwrap();
+        let (began, before) = (host.now(), store.steps.load(SeqCst));
+        while began.until(host.now()) < Duration::from_secs(20) {
+            assert_eq!(client.watch(&waits, TicketState::Waiting).await.unwrap(), Wake::Look);
+            let place = client.renew(&waits).await.unwrap().expect("it is in the line");
+            assert_eq!(place.state, TicketState::Waiting);
+        }
+        let steps = store.steps.load(SeqCst) - before;
+        assert!(steps <= 60, "{steps} steps in 20 s");
+    });
+}
+
 #[test]
 fn after_notices_were_lost_a_waiter_looks_at_its_line_and_the_client_listens_again() {
     play(true, async |Stage { store, host, client }: Stage| {

@@ -27,6 +27,8 @@ pub(crate) struct Script {
     /// While it is set, every step, read, join and addition stands still.
     is_frozen: watch::Sender<bool>,
     listeners: Mutex<HashMap<Inbox, mpsc::Sender<RecordNotice>>>,
+    /// Whether no addition is answered.
+    pub(crate) adds_hang: AtomicBool,
     /// The time before which no further ticket is served.
     pub(crate) serve_from_us: AtomicU64,
     /// The format in which records seem to be written, if it is not 0.
@@ -54,6 +56,7 @@ impl Scripted {
             pushes,
             is_frozen: watch::Sender::new(false),
             listeners: Mutex::default(),
+            adds_hang: AtomicBool::default(),
             serve_from_us: AtomicU64::default(),
             format: AtomicU64::default(),
             loses_answer: AtomicBool::default(),
@@ -191,6 +194,9 @@ impl RecordStore for Scripted {
 
     async fn add(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
         let _entered = self.enter(&self.adds).await;
+        if self.adds_hang.load(SeqCst) {
+            std::future::pending::<()>().await;
+        }
         self.rows.add(key, by, window).await
     }
 
