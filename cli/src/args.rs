@@ -226,7 +226,22 @@ impl TypedValueParser for Urls {
 pub(crate) fn parse(words: &[OsString]) -> Result<Cli, Failure> {
     let matches = key_after_dashes::parse(command, words.to_vec());
     let parsed = matches.and_then(|matches| Cli::from_arg_matches(&matches));
-    parsed.map_err(|error| explain(&error, words))
+    let cli = parsed.map_err(|error| explain(&error, words))?;
+    #[cfg(feature = "serve")]
+    if matches!(cli.command, Command::Serve(_)) && is_on_hidden(words) {
+        return Err(Failure::usage(
+            "--on stands before `serve` and after it: write all stores after it",
+        ));
+    }
+    Ok(cli)
+}
+
+/// Whether `--on` stands before `serve` and after it. clap takes only those after it.
+#[cfg(feature = "serve")]
+fn is_on_hidden(words: &[OsString]) -> bool {
+    let is_on = |word: &OsString| word == "--on" || word.as_encoded_bytes().starts_with(b"--on=");
+    let mut parts = words.splitn(2, |word| word == "serve");
+    parts.all(|part| part.iter().any(is_on))
 }
 
 fn explain(error: &clap::Error, words: &[OsString]) -> Failure {

@@ -28,12 +28,12 @@ pub(crate) mod use_claim;
 
 pub(crate) use held_claim::LEAVE_MAX;
 
-use std::fmt::Write as _;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::screen::{is_unprintable, quoted};
+use crate::inspect::json::json_line;
+use crate::screen::quoted;
 
 /// A claim as `tenure take` prints it. Its fields are a promise.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -89,24 +89,6 @@ impl TakenClaim {
         let keys: Vec<_> = self.known_by().map(quoted).collect();
         format!("the claim on {}", keys.join(", "))
     }
-}
-
-/// Writes an object as one line of JSON. Characters that move a cursor or end a line are escaped;
-/// outside of texts, JSON has none of them.
-pub(crate) fn json_line(object: &impl Serialize) -> String {
-    let text = serde_json::to_string(object).expect("texts and numbers can be written");
-    let mut line = String::with_capacity(text.len() + 1);
-    for letter in text.chars() {
-        match letter {
-            _ if is_unprintable(letter) => {
-                write!(line, "\\u{:04x}", u32::from(letter))
-                    .expect("writing to a string cannot fail");
-            }
-            _ => line.push(letter),
-        }
-    }
-    line.push('\n');
-    line
 }
 
 /// The host name of this machine.

@@ -1,68 +1,161 @@
 //! `--as NAME`: a run that was restarted removes the ticket of its dead predecessor, and does not
 //! wait for the end of its lease.
+//!
+//! Each run with a name writes a file with its ticket, and keeps it locked. The keeper and all
+//! processes of the command inherit the lock. So a run has ended if this machine has its file, and
+//! no process keeps that locked. A store in files needs none of this: its locks end as these do.
 
+use std::ffi::OsStr;
+use std::fs::{self, DirBuilder, File};
 use std::future::pending;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::io::{self, Write as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
-use rustix::process::{Pid, test_kill_process};
+use rustix::process::{Pid, geteuid, test_kill_process};
 use tenure::Locks;
 use tenure::guarantees::Liveness;
-use tenure::inspect::LineEntry;
-use tenure::limits::TTL_DEFAULT;
+use tenure::inspect::{LineEntry, TicketId};
 
-use crate::failure::{Failure, say_if};
+use crate::failure::{Failure, say, say_if};
 use crate::owner::OwnerParts;
 use crate::screen::{printable, quoted};
-use crate::store::SETTLE_MAX;
-use crate::supervisor::process_tree::ProcessTree;
+use crate::store::{SETTLE_MAX, state_directory, without_secrets};
+use crate::supervisor::keeper::inheritable;
 use crate::supervisor::signals::Signals;
-use crate::supervisor::task::marks_of;
 
-/// Pause between two looks at the processes of a dead predecessor.
+/// The directory of the files, in the user's directory for state.
+const DIRECTORY: &str = "tenure-runs";
+/// An id of this start of this machine. Machines may share a directory, and their names.
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+/// Pause between two looks at the file of a predecessor whose keeper is killing its command.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Removes the tickets of dead processes of the same name, user and machine from the line.
-///
-/// Only a process that has ended is a predecessor, and only once all processes of its command have
-/// ended: its keeper may still be killing them. A store in files removes the ticket of such a
-/// process itself, and keeps that of one whose command runs on.
-pub(crate) fn inherit(
-    signals: &mut Signals,
-    locks: &Locks,
-    key: &str,
-    verbose: bool,
-) -> Result<(), Failure> {
-    if locks.guarantees().liveness == Liveness::Kernel {
-        return Ok(());
-    }
-    let Some(own) = OwnerParts::parse(locks.owner()) else { return Ok(()) };
-    let line = match signals.within(SETTLE_MAX, locks.line(key))? {
-        Ok(Some(Ok(line))) => line,
-        // The wait for the lock reports what is wrong with the store.
-        Ok(_) => return Ok(()),
-        Err(signal) => return Err(Failure::asked(signal)),
-    };
-    for entry in line.iter().filter(|entry| is_predecessor(&own, entry)) {
-        if !has_ended(signals, key, entry)? {
-            continue;
-        }
-        let removed = signals.within(SETTLE_MAX, locks.force_unlock(key, entry.id))?;
-        match removed {
-            Ok(Some(Ok(_))) => say_if(verbose, || {
-                let (key, owner) = (quoted(key), printable(&entry.owner));
-                format!("{key}: the ticket of {owner}, which has ended, is removed")
-            }),
-            // It ends with its lease.
-            Ok(_) => {}
-            Err(signal) => return Err(Failure::asked(signal)),
-        }
-    }
-    Ok(())
+/// The runs of one name with one key of one store.
+pub(crate) struct NamedRuns<'a> {
+    key: &'a str,
+    file: PathBuf,
+    quiet: bool,
 }
 
-/// Whether the owner is an earlier process of the same name, user and machine, which has ended.
-fn is_predecessor(own: &OwnerParts, entry: &LineEntry) -> bool {
+impl<'a> NamedRuns<'a> {
+    /// `None`: the store removes the tickets of dead processes itself, or this user has no
+    /// directory for state.
+    pub(crate) fn of(
+        name: &OsStr,
+        key: &'a str,
+        url: &str,
+        locks: &Locks,
+        quiet: bool,
+    ) -> Option<Self> {
+        if locks.guarantees().liveness == Liveness::Kernel {
+            return None;
+        }
+        let mut hasher = DefaultHasher::new();
+        (name, key, without_secrets(url)).hash(&mut hasher);
+        let file = state_directory()?.join(DIRECTORY).join(format!("{:016x}", hasher.finish()));
+        Some(Self { key, file, quiet })
+    }
+
+    /// Removes the tickets of predecessors that have ended from the line.
+    pub(crate) fn inherit(
+        &self,
+        signals: &mut Signals,
+        locks: &Locks,
+        verbose: bool,
+    ) -> Result<(), Failure> {
+        let Some(own) = OwnerParts::parse(locks.owner()) else { return Ok(()) };
+        let line = match signals.within(SETTLE_MAX, locks.line(self.key))? {
+            Ok(Some(Ok(line))) => line,
+            // The wait for the lock reports what is wrong with the store.
+            Ok(_) => return Ok(()),
+            Err(signal) => return Err(Failure::asked(signal)),
+        };
+        for entry in line.iter().filter(|entry| is_like_a_predecessor(&own, entry)) {
+            let (key, owner) = (quoted(self.key), printable(&entry.owner));
+            if !self.has_ended(signals, entry.id)? {
+                say_if(!self.quiet, || {
+                    format!("{key}: {owner} may still run: its ticket stays until its lease ends")
+                });
+                continue;
+            }
+            match signals.within(SETTLE_MAX, locks.force_unlock(self.key, entry.id))? {
+                Ok(Some(Ok(_))) => say_if(verbose, || {
+                    format!("{key}: the ticket of {owner}, which has ended, is removed")
+                }),
+                // It ends with its lease.
+                Ok(_) => {}
+                Err(signal) => return Err(Failure::asked(signal)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the file of this run, which holds the lock with this ticket from now on. Later
+    /// children inherit the returned file.
+    pub(crate) fn begin(&self, ticket: TicketId) -> Option<OwnedFd> {
+        self.write(ticket)
+            .inspect_err(|error| {
+                let file = self.file.display();
+                if !self.quiet {
+                    say(&format!("a later run cannot take over: {file} is not written: {error}"));
+                }
+            })
+            .ok()
+    }
+
+    /// Writes the file and locks it, before it has its name.
+    fn write(&self, ticket: TicketId) -> io::Result<OwnedFd> {
+        let content = content(ticket)?;
+        if let Some(directory) = self.file.parent() {
+            DirBuilder::new().mode(0o700).recursive(true).create(directory)?;
+        }
+        let unfinished = self.file.with_extension(std::process::id().to_string());
+        let _ = fs::remove_file(&unfinished); // it is there only after a crash
+        let mut file =
+            File::options().write(true).create_new(true).mode(0o600).open(&unfinished)?;
+        file.try_lock()?;
+        file.write_all(content.as_bytes())?;
+        fs::rename(&unfinished, &self.file)?;
+        inheritable(&file.into())
+    }
+
+    /// Whether the run with this ticket has certainly ended. Waits for its keeper, which may still
+    /// be killing its command.
+    fn has_ended(&self, signals: &mut Signals, ticket: TicketId) -> Result<bool, Failure> {
+        let began = Instant::now();
+        loop {
+            match self.is_locked(ticket) {
+                Ok(Some(true)) if began.elapsed() < SETTLE_MAX => {}
+                is_locked => return Ok(matches!(is_locked, Ok(Some(false)))),
+            }
+            if let Err(signal) = signals.within(PAUSE, pending::<()>())? {
+                return Err(Failure::asked(signal));
+            }
+        }
+    }
+
+    /// Whether a process keeps the file of the run with this ticket locked. `None`: the file is of
+    /// another run, of another start of a machine, or of another user.
+    fn is_locked(&self, ticket: TicketId) -> io::Result<Option<bool>> {
+        let file = File::open(&self.file)?;
+        let is_own = file.metadata()?.uid() == geteuid().as_raw();
+        let is_of_it = is_own && io::read_to_string(&file)? == content(ticket)?;
+        Ok(is_of_it.then(|| file.try_lock_shared().is_err()))
+    }
+}
+
+/// The content of the file of a run on this machine since its start.
+fn content(ticket: TicketId) -> io::Result<String> {
+    Ok(format!("{}{ticket}\n", fs::read_to_string(BOOT_ID)?))
+}
+
+/// Whether the owner has the same name, user and host name, and no process here has its id.
+fn is_like_a_predecessor(own: &OwnerParts, entry: &LineEntry) -> bool {
     let Some(owner) = OwnerParts::parse(&entry.owner) else { return false };
     let is_same =
         (&owner.program, &owner.user, &owner.host) == (&own.program, &own.user, &own.host);
@@ -72,21 +165,4 @@ fn is_predecessor(own: &OwnerParts, entry: &LineEntry) -> bool {
 fn is_dead(pid: u32) -> bool {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
     pid.is_some_and(|pid| test_kill_process(pid) == Err(Errno::SRCH))
-}
-
-/// Waits until no process of its command is left, for as long as its lease may last. `false`: some
-/// process is left, or processes cannot be listed here.
-fn has_ended(signals: &mut Signals, key: &str, entry: &LineEntry) -> Result<bool, Failure> {
-    let (began, limit) = (Instant::now(), entry.life.unwrap_or(TTL_DEFAULT));
-    let tree = ProcessTree::Marked { group: None, marks: marks_of(key, entry.number) };
-    loop {
-        match tree.members() {
-            Ok(members) if members.is_empty() => return Ok(true),
-            Ok(_) if began.elapsed() < limit => {}
-            Ok(_) | Err(_) => return Ok(false),
-        }
-        if let Err(signal) = signals.within(PAUSE, pending::<()>())? {
-            return Err(Failure::asked(signal));
-        }
-    }
 }

@@ -10,7 +10,7 @@ use tenure_kit::duration::{self, brief};
 
 use crate::acquisition::{Acquisition, HeldLock, LockMode};
 use crate::failure::{BUSY, Failure, UNREACHABLE, say, say_if};
-use crate::heir;
+use crate::heir::NamedRuns;
 use crate::retry_budget::RetryBudget;
 use crate::run::open;
 use crate::screen::quoted;
@@ -93,10 +93,12 @@ pub(crate) fn lead(at: &Address, args: &Args) -> Result<u8, Failure> {
         stops_at_signals: false,
     };
     nested::refuse(&mut signals, locks, &args.key, acquisition.mode.share()?)?;
-    if args.name.is_some() {
-        heir::inherit(&mut signals, locks, &args.key, args.verbose)?;
+    let named = args.name.as_deref();
+    let named = named.and_then(|it| NamedRuns::of(it, &args.key, &url, locks, at.quiet));
+    if let Some(runs) = &named {
+        runs.inherit(&mut signals, locks, args.verbose)?;
     }
-    let outcome = serve(&acquisition, &work, args.verbose, &mut signals, locks);
+    let outcome = serve(&acquisition, &work, args.verbose, &mut signals, named.as_ref(), locks);
     close(&mut signals, locks, &outcome);
     outcome
 }
@@ -107,17 +109,20 @@ fn serve(
     work: &Work<'_>,
     verbose: bool,
     signals: &mut Signals,
+    named: Option<&NamedRuns<'_>>,
     locks: &Locks,
 ) -> Result<u8, Failure> {
     loop {
-        let (began, spare) = (Instant::now(), spare_keeper()?);
+        // With a name it inherits a file that is written later.
+        let (began, spare) = (Instant::now(), named.is_none().then(spare_keeper).transpose()?);
         let lead = campaign(acquisition, signals, locks)?;
+        let _inherited = named.and_then(|runs| runs.begin(lead.id()));
         say_if(verbose, || {
             let (key, token) = (quoted(acquisition.key), lead.number());
             let (store, waited) = (lead.store(), brief(began.elapsed()));
             format!("{key} is led in {store} after {waited}, with token {token}")
         });
-        match supervise(signals, Some(spare), &lead, work)? {
+        match supervise(signals, spare, &lead, work)? {
             Outcome::Done(reason, _keeper) => {
                 say_if(verbose, || reason.to_string());
                 lead.release(signals)?;

@@ -26,6 +26,8 @@ mod serve;
 mod setup;
 mod store;
 mod supervisor;
+#[cfg(feature = "file")]
+mod warnings;
 
 use std::process::ExitCode;
 
@@ -36,6 +38,7 @@ use inspect::{bench, break_ticket, count, doctor, keys, line, next, ps, top, wat
 use supervisor::{keeper, shim};
 
 fn main() -> ExitCode {
+    supervisor::signals::outlive_file_limit();
     // `tenure` starts its own executable as a command's keeper, as its shim, and as a claim holder.
     // `tenure mcp` starts it as a `tenure run` that ends with the session.
     let mut arguments = std::env::args_os().skip(1);
@@ -58,6 +61,10 @@ fn main() -> ExitCode {
 fn dispatch(cli: Cli) -> Result<u8, Failure> {
     cli.check()?;
     let Cli { on, json, quiet, make, command } = cli;
+    #[cfg(feature = "file")]
+    if !quiet {
+        warnings::print();
+    }
     let at = store::Address { on, quiet, make, program: command.program().map(Into::into) };
     match command {
         Command::Run(args) => run::run(&at, &args),

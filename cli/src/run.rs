@@ -8,7 +8,7 @@ use tenure_kit::registry::OpenedStore;
 
 use crate::acquisition::{Acquisition, HeldLock, LockMode};
 use crate::failure::{Failure, LOST, UNREACHABLE, say_if};
-use crate::heir;
+use crate::heir::NamedRuns;
 use crate::retry_budget::RetryBudget;
 use crate::screen::quoted;
 use crate::store::{Address, close, name_of};
@@ -95,11 +95,12 @@ pub(crate) struct Args {
     /// Takes over from an earlier run of this name that has died.
     ///
     /// Where the store keeps leases, a run that is started again need not wait for the end of its
-    /// own lease: it removes the ticket of an earlier run of the same NAME, user and machine whose
-    /// processes have all ended. Waiters that are already in line are served first. A run whose
-    /// processes are alive keeps its lock.
-    /// The owner shows NAME in the place of the command. Containers that share a host name need
-    /// different NAMEs.
+    /// own lease: it removes the ticket of an earlier run of the same NAME and user, if all
+    /// processes of that run have certainly ended. Waiters that are already in line are served
+    /// first. Each run keeps a file in ~/.local/state/tenure-runs locked, which tells a later one.
+    /// If that file is missing, as on another machine or in a new container, tenure says so and
+    /// waits for the end of the lease.
+    /// The owner shows NAME in the place of the command.
     #[arg(long = "as", value_name = "NAME")]
     pub(crate) name: Option<OsString>,
     /// A text that others see in the line.
@@ -165,17 +166,21 @@ pub(crate) fn run(at: &Address, args: &Args) -> Result<u8, Failure> {
     };
     acquisition.check()?;
     // With --no-wait the lock may be busy, and scripts may try often: start no keeper beforehand.
-    let spare = (!args.no_wait).then(spare_keeper).transpose()?;
+    // With --as it inherits a file that is written later.
+    let is_early = !args.no_wait && args.name.is_none();
+    let spare = is_early.then(spare_keeper).transpose()?;
     let mut signals = Signals::install()?;
     let opened = open(at, &url, &acquisition.budget, &mut signals)?;
     let locks = &opened.locks;
     if wait != Some(Duration::ZERO) {
         nested::refuse(&mut signals, locks, &args.key, acquisition.mode.share()?)?;
     }
-    if args.name.is_some() {
-        heir::inherit(&mut signals, locks, &args.key, args.verbose)?;
+    let named = args.name.as_deref();
+    let named = named.and_then(|it| NamedRuns::of(it, &args.key, &url, locks, at.quiet));
+    if let Some(runs) = &named {
+        runs.inherit(&mut signals, locks, args.verbose)?;
     }
-    let outcome = hold(&url, args, &acquisition, &mut signals, spare, &opened);
+    let outcome = hold(&url, args, &acquisition, &mut signals, spare, named.as_ref(), &opened);
     close(&mut signals, locks, &outcome);
     outcome
 }
@@ -187,6 +192,7 @@ fn hold(
     acquisition: &Acquisition<'_>,
     signals: &mut Signals,
     spare: Option<SpareKeeper>,
+    named: Option<&NamedRuns<'_>>,
     opened: &OpenedStore,
 ) -> Result<u8, Failure> {
     let budget = &acquisition.budget;
@@ -213,6 +219,7 @@ fn hold(
         variable: permits.as_deref().map(|numbers| (PERMIT, numbers)),
         stops_at_signals: args.stop_at_signals,
     };
+    let _inherited = named.and_then(|runs| runs.begin(held.id()));
     let began = Instant::now();
     match supervise(signals, spare, &held, &work)? {
         Outcome::Done(reason, _keeper) => {

@@ -54,7 +54,7 @@ fn use_claim(claim: Option<&str>, verb: Verb, quiet: bool) -> Result<u8, Failure
     let standing = question.answer(&directory, Instant::now() + ANSWER_MAX);
     if let Standing::Held { warning: Some(warning), expires_in } = &standing {
         let held = match (verb, expires_in) {
-            (Verb::Drop, _) => "its locks are free once the store has ended their leases".into(),
+            (Verb::Drop, _) => "its locks are free once the store has removed them".into(),
             (_, Some(left)) => format!("it is held for {} without an answer", brief(*left)),
             (_, None) => "it is held".to_owned(),
         };

@@ -2,6 +2,8 @@
 
 use std::fmt::{Display, Write as _};
 
+use serde::Serialize;
+
 use crate::screen::is_unprintable;
 
 /// A writer of one object.
@@ -15,7 +17,7 @@ impl Object {
     /// Adds a text, escaped.
     pub(crate) fn text(mut self, name: &str, value: &str) -> Self {
         self.name(name);
-        quote(&mut self.0, value);
+        self.0.push_str(&json(value));
         self
     }
 
@@ -52,29 +54,29 @@ impl Object {
         if self.0.len() > 1 {
             self.0.push(',');
         }
-        quote(&mut self.0, name);
+        self.0.push_str(&json(name));
         self.0.push(':');
     }
 }
 
-fn quote(out: &mut String, text: &str) {
-    out.push('"');
+/// Writes a value as JSON. Characters that a terminal may act on, and those that end a line in
+/// JavaScript, are escaped; outside of texts, JSON has none of them.
+fn json(value: &(impl Serialize + ?Sized)) -> String {
+    let text = serde_json::to_string(value).expect("texts and numbers can be written");
+    let mut json = String::with_capacity(text.len());
     for letter in text.chars() {
-        match letter {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            // Terminals may act on them, and some end a line in JavaScript.
-            _ if is_unprintable(letter) => {
-                write!(out, "\\u{:04x}", u32::from(letter))
-                    .expect("writing to a string cannot fail");
-            }
-            _ => out.push(letter),
+        if is_unprintable(letter) {
+            write!(json, "\\u{:04x}", u32::from(letter)).expect("writing to a string cannot fail");
+        } else {
+            json.push(letter);
         }
     }
-    out.push('"');
+    json
+}
+
+/// Writes a value as one line of JSON.
+pub(crate) fn json_line(value: &impl Serialize) -> String {
+    json(value) + "\n"
 }
 
 #[cfg(test)]

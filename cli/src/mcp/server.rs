@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, Implementation, JsonObject, ListToolsResult,
-    PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
+    CallToolRequestParams, CallToolResponse, CustomRequest, CustomResult, ErrorCode,
+    Implementation, JsonObject, ListToolsResult, PaginatedRequestParams, ServerCapabilities,
+    ServerConfig, Tool,
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
@@ -17,6 +18,9 @@ use super::look::foreign;
 use super::session::Session;
 use super::tools::{self, CALLS_MAX, INSTRUCTIONS};
 use crate::failure::Failure;
+
+/// The methods of requests that this server answers.
+const METHODS: [&str; 4] = ["initialize", "ping", "tools/call", "tools/list"];
 
 /// The server of one session.
 pub(super) struct LockServer {
@@ -86,6 +90,21 @@ impl ServerHandler for LockServer {
             }
         };
         Ok(outcome.unwrap_or_else(ToolAnswer::from).into())
+    }
+
+    /// Refuses a request that rmcp could not read: its method is unknown, or its parameters are
+    /// wrong.
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        let method = request.method;
+        Err(if METHODS.contains(&&*method) {
+            ErrorData::invalid_params(format!("the parameters of `{method}` are wrong"), None)
+        } else {
+            ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method, None)
+        })
     }
 }
 

@@ -242,7 +242,7 @@ impl Session {
             None => format!("Released: {names}."),
             Some(error) => format!(
                 "Released here, but the store did not confirm it: {error}. {names} is free for others \
-                 once its lease in the store has ended."
+                 once the store has removed the lock."
             ),
         };
         Ok(ToolAnswer::not_held(message).with("released", true))

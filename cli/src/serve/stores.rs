@@ -33,22 +33,17 @@ pub(super) type OpenedStores = Vec<(NamedStore, Result<Locks, Failure>)>;
 ///
 /// No store is open, or the server of one refuses this client.
 pub(super) fn open(stores: Vec<NamedStore>) -> Result<OpenedStores, Failure> {
-    let open = |store: &NamedStore| match stores.len() {
-        1 => opened_or_awaited(&store.address),
-        _ => store.open(),
-    };
+    let waits = stores.len() == 1;
     let opened: Vec<_> = thread::scope(|scope| {
-        let opened: Vec<_> = stores.iter().map(|store| scope.spawn(move || open(store))).collect();
+        let open = |store| scope.spawn(move || NamedStore::open(store, waits));
+        let opened: Vec<_> = stores.iter().map(open).collect();
         let joined = opened.into_iter().map(thread::ScopedJoinHandle::join);
         joined.map(|outcome| outcome.unwrap_or_else(|panic| resume_unwind(panic))).collect()
     });
     let are_down = opened.iter().all(Result::is_err);
     let outcome = |(store, outcome): (NamedStore, Result<Locks, Failure>)| match outcome {
         Err(failure) if are_down || failure.code() != UNREACHABLE => Err(failure),
-        outcome => {
-            let _ = outcome.as_ref().map(|locks| store.address.warn(locks));
-            Ok((store, outcome))
-        }
+        outcome => Ok((store, outcome)),
     };
     stores.into_iter().zip(opened).map(outcome).collect()
 }
@@ -66,14 +61,13 @@ pub(super) fn open_later(
             say(&format!("trying {} again: {reason}", store.name));
             let outcome = loop {
                 thread::sleep(backoff.pause());
-                match store.open() {
+                match store.open(false) {
                     Err(failure) if failure.sentence() == reason => {}
                     outcome => break outcome,
                 }
             };
-            match &outcome {
-                Ok(locks) => store.address.warn(locks),
-                Err(failure) => failure.sentence().clone_into(&mut reason),
+            if let Err(failure) = &outcome {
+                failure.sentence().clone_into(&mut reason);
             }
             let is_open = outcome.is_ok();
             if outcomes.blocking_send((store.clone(), outcome)).is_err() || is_open {
@@ -84,8 +78,15 @@ pub(super) fn open_later(
 }
 
 impl NamedStore {
-    fn open(&self) -> Result<Locks, Failure> {
-        self.address.look(UNREACHABLE)
+    /// Opens the store, and prints its warnings.
+    fn open(&self, waits: bool) -> Result<Locks, Failure> {
+        let locks = if waits {
+            opened_or_awaited(&self.address)?
+        } else {
+            self.address.look(UNREACHABLE)?
+        };
+        self.address.warn(&locks);
+        Ok(locks)
     }
 }
 

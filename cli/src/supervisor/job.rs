@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use nix::sys::signal::{SigSet, Signal as Blocked};
 use nix::unistd;
 use rustix::process::{Pid, Signal, getpid, kill_process};
-use rustix::termios::tcsetpgrp;
+use rustix::termios::{OptionalActions, Termios, tcsetattr, tcsetpgrp};
 
 /// TTOU, blocked for this process: it can write to its terminal from the background.
 pub(crate) struct TtouBlocked {
@@ -39,9 +39,22 @@ fn ttou() -> SigSet {
 
 /// Makes `group` the foreground group of a terminal, also from the background.
 pub(crate) fn hand_over(tty: impl AsFd, group: Pid) {
-    // tcsetpgrp from a background process raises SIGTTOU: block it for the call.
+    without_ttou(|| {
+        let _ = tcsetpgrp(tty, group); // the terminal may have hung up
+    });
+}
+
+/// Sets the modes of a terminal, also from the background.
+pub(crate) fn set_modes(tty: impl AsFd, modes: &Termios) {
+    without_ttou(|| {
+        let _ = tcsetattr(tty, OptionalActions::Now, modes); // the terminal may have hung up
+    });
+}
+
+/// Calls `change` with TTOU blocked: a change of a terminal from the background raises it.
+fn without_ttou(change: impl FnOnce()) {
     let blocked = ttou().thread_block();
-    let _ = tcsetpgrp(tty, group); // the terminal may have hung up
+    change();
     if blocked.is_ok() {
         let _ = ttou().thread_unblock();
     }

@@ -350,7 +350,7 @@ fn start(
 
 /// Duplicates the lifeline for the command to inherit. If `tenure` and its keeper are killed at
 /// once, a file lock is then kept until the command has ended, as with `flock`.
-fn inheritable(lifeline: &OwnedFd) -> io::Result<OwnedFd> {
+pub(crate) fn inheritable(lifeline: &OwnedFd) -> io::Result<OwnedFd> {
     let file = match fcntl_dupfd_cloexec(lifeline, LIFELINE_MIN) {
         // The limit on open files is below `LIFELINE_MIN`.
         Err(Errno::INVAL) => fcntl_dupfd_cloexec(lifeline, STDIO_END)?,

@@ -202,6 +202,16 @@ impl Signals {
     }
 }
 
+/// Makes a write beyond `ulimit -f` fail; XFSZ would otherwise kill this process. A command starts
+/// with the disposition that this process had before.
+pub(crate) fn outlive_file_limit() {
+    let limit = Signal::XFSZ.as_raw();
+    if ignored() & (1 << (limit - 1)) == 0 {
+        // Without a handler such a write kills, as in other programs.
+        let _ = signal_hook::flag::register(limit, Arc::default());
+    }
+}
+
 /// Whether a file is readable or its other end is closed.
 pub(crate) fn is_readable(file: impl AsFd) -> bool {
     let mut files = [PollFd::new(&file, PollFlags::IN)];

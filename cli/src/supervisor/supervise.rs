@@ -88,11 +88,14 @@ pub(crate) fn supervise(
         .and_then(|()| Supervision::new(guard, work, &mut child).run(signals, &mut terminal));
     signals.wake_on_nothing();
     if let Some(group) = child.leader() {
-        let by = match &end {
-            Ok(End::Done(ExitReason::Killed(signal))) => Signal::from_named_raw((*signal).into()),
-            _ => None,
+        let (has_exited, by) = match &end {
+            Ok(End::Done(ExitReason::Exited(_))) => (true, None),
+            Ok(End::Done(ExitReason::Killed(signal))) => {
+                (false, Signal::from_named_raw((*signal).into()))
+            }
+            _ => (false, None),
         };
-        terminal.ended(group, by);
+        terminal.ended(group, has_exited, by);
     }
     match end {
         Ok(End::Done(reason)) => Ok(Outcome::Done(reason, child.let_go())),

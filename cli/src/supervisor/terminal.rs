@@ -4,16 +4,18 @@ use std::io::{self, IsTerminal as _};
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::process::{Pid, Signal, kill_current_process_group};
-use rustix::termios::tcgetpgrp;
+use rustix::termios::{Termios, tcgetattr, tcgetpgrp};
 
 use super::child::Child;
-use super::job::{hand_over, has_no_shell, own_group, stop_with_the_job};
+use super::job::{hand_over, has_no_shell, own_group, set_modes, stop_with_the_job};
 use super::signals::Signals;
 use crate::screen::Screen;
 
 /// The controlling terminal of this process, if there is one.
 pub(crate) struct Terminal {
     tty: Option<OwnedFd>,
+    /// The terminal's modes before the child.
+    modes: Option<Termios>,
     /// This process's group; `None` if its leader is outside of this container.
     own: Option<Pid>,
     /// The child has had the terminal, and gets it again when the job is continued.
@@ -23,7 +25,9 @@ pub(crate) struct Terminal {
 impl Terminal {
     pub(crate) fn find() -> Self {
         let tty = [of(io::stdin()), of(io::stdout()), of(io::stderr())];
-        Self { tty: tty.into_iter().flatten().next(), own: own_group(), lent: false }
+        let tty = tty.into_iter().flatten().next();
+        let modes = tty.as_ref().and_then(|tty| tcgetattr(tty).ok());
+        Self { tty, modes, own: own_group(), lent: false }
     }
 
     /// Returns whether the child takes the terminal at its start: nothing else reads it. A child
@@ -71,10 +75,19 @@ impl Terminal {
         had_it
     }
 
-    /// Handles the end of the child. A signal from the keyboard was meant for the whole job, for
-    /// example for the script that has started this process.
-    pub(crate) fn ended(&self, group: Pid, by: Option<Signal>) {
+    /// Handles the end of the child. As in shells, the modes of a child that has exited by itself
+    /// stay, for example those of `stty`, and those of any other are undone.
+    ///
+    /// A signal from the keyboard was meant for the whole job, for example for the script that has
+    /// started this process.
+    pub(crate) fn ended(&self, group: Pid, has_exited: bool, by: Option<Signal>) {
         let had_it = self.take_back(group);
+        if let (Some(tty), Some(modes)) = (&self.tty, &self.modes)
+            && had_it
+            && !has_exited
+        {
+            set_modes(tty, modes);
+        }
         if let Some(signal @ (Signal::INT | Signal::QUIT)) = by.filter(|_| had_it) {
             let _ = kill_current_process_group(signal); // it is this process's own group
         }

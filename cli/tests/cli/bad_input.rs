@@ -97,6 +97,10 @@ const REFUSED: &[(&[&str], &str)] = &[
     ),
     (&["man", "--json"], "`tenure man` has no answer to write as JSON: leave out `--json`"),
     (
+        &["--on", "redis://a", "serve", "--on=redis://b"],
+        "--on stands before `serve` and after it: write all stores after it",
+    ),
+    (
         &["--on", "localhost:6379", "keys"],
         "`localhost:6379` names a server and no store: did you mean `redis://localhost:6379`?",
     ),

@@ -262,6 +262,34 @@ fn a_session_ends_with_exit_code_0_and_writes_only_the_protocol() {
     assert_eq!((end.code, end.out.as_str(), end.err.as_str()), (0, "", ""));
 }
 
+#[test]
+fn wrong_parameters_and_an_unknown_method_have_different_codes() {
+    let store = Store::new();
+    let mut server = store.tenure(&["mcp"]).stdin(Stdio::piped()).spawn().unwrap();
+    let client = json!({ "protocolVersion": "2025-06-18", "capabilities": {},
+        "clientInfo": { "name": CLIENT, "version": "1" } });
+    let mut input = server.stdin.take().unwrap();
+    let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
+    for (method, params, code) in [
+        ("initialize", client, Value::Null),
+        ("tools/call", json!({ "name": 7 }), json!(-32602)),
+        ("tools/call", json!({ "name": "take", "arguments": ["k"] }), json!(-32602)),
+        ("tools/cal", json!({ "name": "take" }), json!(-32601)),
+        ("tools/list", json!({}), Value::Null),
+    ] {
+        let request = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+        writeln!(input, "{request}").unwrap();
+        let answer: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+        assert_eq!(answer["error"]["code"], code, "{request}: {answer}");
+        if method == "initialize" {
+            let begin = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+            writeln!(input, "{begin}").unwrap();
+        }
+    }
+    drop(input);
+    assert_eq!(code(server.wait().unwrap()), 0);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_broken_claim_is_lost_and_goes_to_the_next_once_the_model_knows() {
     let store = Store::new();

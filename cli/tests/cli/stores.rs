@@ -239,6 +239,40 @@ fn a_lock_in_a_damaged_file_looks_free_in_no_view() {
     assert!(doctor.code == 1 && refused, "{doctor:?}");
 }
 
+#[test]
+fn a_damaged_file_that_is_set_aside_is_reported_once() {
+    let store = Store::new();
+    store.output(&["next", "k"]);
+    for options in [&[][..], &["--quiet"]] {
+        for book in fs::read_dir(store.path("store/books")).unwrap() {
+            fs::write(book.unwrap().path(), "garbage").unwrap();
+        }
+        let words = [options, &["next", "k"]].concat();
+        let said = store.end(&words);
+        assert_eq!(said.code, 0, "{said:?}");
+        let with = "of the lock store was damaged: it has no header (set aside as /";
+        let is_reported = said.err.starts_with("tenure: warning: file ") && said.err.contains(with);
+        assert_eq!(is_reported, options.is_empty(), "{said:?}");
+        assert_eq!(said.err.lines().count(), usize::from(is_reported), "{said:?}");
+        assert_eq!(store.end(&words).err, "");
+    }
+}
+
+#[test]
+fn a_limit_on_the_size_of_files_is_reported_and_stays_with_the_command() {
+    let store = Store::new();
+    let limited = |script: &str| {
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("ulimit -f 0; exec {script}"), env!("CARGO_BIN_EXE_tenure")]);
+        store.dress(&mut command);
+        end(&mut command)
+    };
+    store.output(&["next", "k"]);
+    is_refused(&limited("\"$0\" next k"), 77, "raise `ulimit -f`");
+    let script = "ulimit -f 0; echo text >>$LOG";
+    assert_eq!(store.end(&["run", "k", "--", "sh", "-c", script]).code, 128 + 25);
+}
+
 fn contains(bytes: &[u8], text: &str) -> bool {
     bytes.windows(text.len()).any(|part| part == text.as_bytes())
 }

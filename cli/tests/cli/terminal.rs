@@ -56,6 +56,28 @@ fn the_terminal_is_given_back() {
 }
 
 #[test]
+fn only_a_command_that_exits_by_itself_leaves_its_modes() {
+    let store = Store::new();
+    for (end, is_broken, echo) in [
+        ("exit 3", false, "echo is off"),
+        ("kill -KILL $$", false, "echo is on"),
+        ("kill -INT $$", false, "echo is on"),
+        ("exec sleep 600", true, "echo is on"),
+    ] {
+        let run = format!("tenure run k -- sh -c 'stty -echo; echo ready; {end}'");
+        let look = "case $(stty -a) in *' -echo '*) echo echo is off;; *) echo echo is on;; esac";
+        let script = format!("trap : INT; {run}; {look}");
+        let mut pty = shell(&store, &[], &script);
+        pty.shows("ready");
+        if is_broken {
+            store.output(&["break", "k", "--force"]);
+        }
+        pty.shows(echo);
+        assert_eq!(pty.end().0, 0, "{end}");
+    }
+}
+
+#[test]
 fn the_interrupt_key_ends_the_command() {
     let store = Store::new();
     let mut pty = tenure(&store, &["run", "k", "--", "sh", "-c", "echo ready; exec sleep 600"]);

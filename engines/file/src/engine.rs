@@ -13,7 +13,7 @@ use crate::log::shelf::{BOOKS, book_of};
 use crate::os::flock::Patience;
 use crate::store::FileStore;
 use crate::trouble::{is_removed, without_holder};
-use crate::verbs::{line, news, tally, watch};
+use crate::verbs::{counters, line, news, watch};
 use crate::visits::visit::Visit;
 
 impl Engine for FileStore {
@@ -97,12 +97,12 @@ impl Engine for FileStore {
     }
 
     async fn add(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
-        let tally = tally::add(&self.store, key, by, window).await;
-        tally.map_err(|error| without_holder(error, self.store.context.root.path()))
+        let count = counters::add(&self.store, key, by, window).await;
+        count.map_err(|error| without_holder(error, self.store.context.root.path()))
     }
 
     async fn swap(&self, key: &Key, seen: &str, value: &str) -> Result<String> {
-        let swapped = tally::swap(&self.store, key, seen, value).await;
+        let swapped = counters::swap(&self.store, key, seen, value).await;
         swapped.map_err(|error| without_holder(error, self.store.context.root.path()))
     }
 

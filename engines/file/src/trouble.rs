@@ -15,6 +15,9 @@ pub(crate) fn refused(doing: &str, path: &Path, error: IoError) -> Error {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
             "there is no room left: free some, nothing was changed"
         }
+        ErrorKind::FileTooLarge => {
+            "it would be larger than this process may make a file: raise `ulimit -f`, nothing was changed"
+        }
         ErrorKind::ReadOnlyFilesystem => {
             "its file system is read-only: a store must be in a directory that can be written to"
         }
@@ -30,6 +33,14 @@ pub(crate) fn refused(doing: &str, path: &Path, error: IoError) -> Error {
         _ => "the file system refused",
     };
     Error::rejected(format!("cannot {doing} {path}: {way_out}")).caused_by(error)
+}
+
+/// Returns the error for a file in a format that this program does not know.
+pub(crate) fn newer(path: &Path) -> Error {
+    Error::rejected(format!(
+        "{} was written by a later version of Tenure: update this program, nothing was changed",
+        path.display()
+    ))
 }
 
 /// Returns the error for a thread that cannot be started.

@@ -262,6 +262,38 @@ fn a_full_disk_refuses_those_who_join_and_changes_nothing() {
 }
 
 #[test]
+fn a_release_that_a_full_disk_refuses_serves_nobody() {
+    let dir = Dir::new();
+    let Some(mut other) = Other::start_on_a_small_disk(&dir, 300) else {
+        eprintln!("SKIPPED: this user cannot mount a small disk");
+        return;
+    };
+    assert_eq!(other.ask("torn"), "it waits");
+    other.end();
+}
+
+#[test]
+fn a_waiter_behind_a_hundred_dead_sessions_is_served() {
+    let dir = Dir::new();
+    let dead: Vec<_> = (0..100).map(|_| dir.open()).collect();
+    for store in &dead {
+        join(store, &ticket("k"));
+    }
+    let sessions = std::fs::read_dir(dir.path().join("sessions")).unwrap();
+    let files: Vec<_> = sessions.map(|file| file.unwrap().path()).collect();
+    let mut last = Other::start(&dir);
+    last.ask("join k");
+    let (store, mine) = (dir.open(), ticket("k"));
+    join(&store, &mine);
+    // As a program does that opens the store after they were killed.
+    for file in files {
+        std::fs::remove_file(file).unwrap();
+    }
+    last.kill();
+    wait(&store, &mine);
+}
+
+#[test]
 fn whoever_is_stopped_inside_a_book_holds_up_no_executor() {
     let dir = Dir::new();
     let store = dir.open();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use mongodb::bson::{Bson, Document, cstr, doc, rawdoc};
-use tenure_core::{Error, Place, Result, Ticket};
+use tenure_core::{Clock as _, Error, Place, Result, SystemClock, Ticket};
 use tenure_mongodb::extension::{Reads, is_about_one, raw};
 
 use crate::free_documents::Which;
@@ -40,9 +40,16 @@ impl DocumentStore {
         if self.has_claimed(ticket).await? {
             return self.renew(ticket).await;
         }
+        let claims = &self.locations.document_claims;
+        let is_first = claims.begin(ticket.id, claiming, self.life(ticket))?;
         let claimed = self.claim_any(ticket, claiming, &reads).await;
-        if claimed.as_ref().is_err_and(Error::is_retryable) {
-            self.locations.doubt(ticket.id, claiming);
+        let has_none = match &claimed {
+            Ok(place) => place.is_none(),
+            Err(error) => !error.is_retryable(),
+        };
+        // An earlier claim without an answer may still find a document.
+        if is_first && has_none {
+            claims.forget(ticket.id);
         }
         claimed
     }
@@ -54,7 +61,9 @@ impl DocumentStore {
         if documents.claimed_by(ticket.id).is_some() {
             return Ok(true);
         }
-        let Some(claiming) = documents.doubtful_claim(ticket.id) else { return Ok(false) };
+        let claims = &documents.document_claims;
+        let doubtful = claims.doubtful(ticket.id, SystemClock.now());
+        let Some(claiming) = doubtful else { return Ok(false) };
         let held = doc! { format!("{}.held.id", documents.field): ticket.id.to_string() };
         let query = doc! { "$and": [claiming.filter.clone(), held] };
         let answer = self.commands.write(self.touch(&query)).await?;
@@ -64,7 +73,7 @@ impl DocumentStore {
             self.give_back(ticket, id).await?;
             return Ok(false);
         };
-        documents.claim(ticket.id, &self.locations.of_key(&key)?);
+        claims.made(ticket.id, &documents.of_key(&key)?, self.life(ticket));
         Ok(true)
     }
 
@@ -211,7 +220,7 @@ impl DocumentStore {
             }
         };
         let location = self.locations.of_key(&key)?;
-        self.locations.claim(ticket.id, &location);
+        self.locations.document_claims.made(ticket.id, &location, self.life(ticket));
         self.engine.has_joined(&location, ticket, &place);
         if *reads != Reads::Nothing {
             self.locations.read_results.put(ticket.id, document);

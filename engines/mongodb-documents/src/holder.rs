@@ -1,7 +1,7 @@
 //! A holder: the ticket that locks a document or a part, the tickets around it, and the requests in
 //! their name.
 
-use std::future::{pending, poll_fn};
+use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -28,8 +28,13 @@ impl Around {
         self.0.push((named, guard, handle));
     }
 
+    /// Waits for another lock while all of these are held.
+    pub(crate) async fn while_held<F: Future>(&self, wait: F) -> Result<F::Output> {
+        while_held(self.0.iter().map(|(_, _, handle)| handle), wait).await
+    }
+
     /// Returns the locks around this part, from the outermost.
-    fn of(&self, part: &Named) -> impl Iterator<Item = (&Named, &LeaseHandle)> {
+    fn of(&self, part: &Named) -> impl Iterator<Item = (&Named, &LeaseHandle)> + Clone {
         let all = self.0.iter().map(|(named, _, handle)| (named, handle));
         all.filter(|(named, _)| named.path.is_around(&part.path))
     }
@@ -43,6 +48,26 @@ impl Around {
         }
         released
     }
+}
+
+/// Runs work for as long as all of these locks are held. See [`LeaseHandle::run`].
+pub(crate) async fn while_held<'a, F: Future>(
+    held: impl Iterator<Item = &'a LeaseHandle> + Clone,
+    work: F,
+) -> Result<F::Output> {
+    let lost: Vec<_> = held.clone().map(|held| held.lost().boxed()).collect();
+    if lost.is_empty() {
+        return Ok(work.await);
+    }
+    let (mut lost, mut work) = (select_all(lost), pin!(work));
+    poll_fn(|context| {
+        held.clone().try_for_each(LeaseHandle::check)?;
+        if let Poll::Ready((loss, ..)) = lost.poll_unpin(context) {
+            return Poll::Ready(Err(Error::lost(loss)));
+        }
+        work.as_mut().poll(context).map(Ok)
+    })
+    .await
 }
 
 pub(crate) struct Holder {
@@ -77,12 +102,14 @@ impl Holder {
         &self.holding.named
     }
 
-    /// Returns the document that was read with the lock. A ticket that had to wait reads it now.
+    /// Returns the document that was read with the lock. A ticket that had to wait reads it now. A
+    /// lock around it may have been lost meanwhile, so all are checked.
     pub(crate) async fn first<T: DeserializeOwned>(&self) -> Result<T> {
-        match self.collection.backend.was_read(self.own.id()) {
+        let document = match self.collection.backend.was_read(self.own.id()) {
             Some(document) => self.typed(document),
             None => self.read().await,
-        }
+        };
+        self.check().and(document)
     }
 
     pub(crate) async fn read<T: DeserializeOwned>(&self) -> Result<T> {
@@ -100,7 +127,7 @@ impl Holder {
     }
 
     /// Returns the lock and all locks around it.
-    pub(crate) fn all(&self) -> impl Iterator<Item = &LeaseHandle> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = &LeaseHandle> + Clone {
         let around = self.around.of(&self.holding.named);
         around.map(|(_, handle)| handle).chain([&self.own])
     }
@@ -118,25 +145,7 @@ impl Holder {
 
     /// Runs work for as long as all of the locks are held. See [`LeaseHandle::run`].
     pub(crate) async fn run<F: Future>(&self, work: F) -> Result<F::Output> {
-        let around = self.around.of(&self.holding.named);
-        let around: Vec<_> = around.map(|(_, guard)| guard.lost().boxed()).collect();
-        let lost = async {
-            if around.is_empty() {
-                return pending().await;
-            }
-            select_all(around).await.0
-        };
-        let (mut lost, mut work) = (pin!(lost), pin!(work));
-        let watched = poll_fn(|context| {
-            if let Err(error) = self.check() {
-                return Poll::Ready(Err(error));
-            }
-            if let Poll::Ready(loss) = lost.as_mut().poll(context) {
-                return Poll::Ready(Err(Error::lost(loss)));
-            }
-            work.as_mut().poll(context).map(Ok)
-        });
-        self.own.run(watched).await?
+        while_held(self.all(), work).await
     }
 
     pub(crate) async fn extend(&self) -> Result<()> {

@@ -37,7 +37,7 @@
 //! | `arrivals`, `filter` | what wakes a worker that waits for a document |
 //! | `collection_locks`, `backend` | what all locks of a collection share, in MongoDB or in memory |
 //! | `store`, `view`, `locations`, `read_results`, `letters` | the engine for MongoDB, with lines in documents |
-//! | `claim`, `free_documents`, `passed_over` | how a document is claimed, and which are left out |
+//! | `claim`, `document_claims`, `free_documents`, `passed_over` | how a document is claimed, which are claimed, and which are left out |
 //! | `write`, `holder_query` | the writes of a holder, and the queries that find its ticket |
 //! | `change`, `change_pipeline` | a change of the user's, adapted to the locked part |
 //! | `name`, `path`, `text`, `way`, `typed` | names of documents and parts, the stages that find a part, values of the user's types |
@@ -50,6 +50,7 @@ mod change_pipeline;
 mod claim;
 mod claimed_document;
 mod collection_locks;
+mod document_claims;
 mod filter;
 mod free_documents;
 mod guard;

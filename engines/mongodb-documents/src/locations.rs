@@ -2,14 +2,18 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, MutexGuard, OnceLock};
+use std::time::Duration;
 
 use mongodb::bson::{Document, RawDocumentBuf, doc};
 use tenure_core::sync::Mutex;
-use tenure_core::{Error, Key, Loss, Result, Ticket, TicketId};
+use tenure_core::{
+    Clock as _, Error, ExpiringMap, Key, Loss, Result, SystemClock, Ticket, TicketId,
+};
 use tokio::sync::watch;
 
 use tenure_mongodb::extension::{CompiledPipelines, FieldPrefix, Location, Steps, raw, scratch};
 
+use crate::document_claims::DocumentClaims;
 use crate::name::Named;
 use crate::passed_over::{PassedOver, PutOffLooks};
 use crate::path::Path;
@@ -28,9 +32,8 @@ pub(crate) const NO_NUMBERS: &str = "locks on documents cannot keep sequences an
 pub(crate) const NO_LIST: &str = "locks on documents cannot list what is locked, which would read the whole collection: ask for one document, or take named locks";
 /// Maximum cached pipelines of parts.
 const WAYS_MAX: usize = 256;
-/// Maximum unanswered claims whose filters are kept. A document that a further one may have claimed
-/// is free when its ttl ends.
-const DOUBTFUL_MAX: usize = 1024;
+/// Longest time between a write with which a ticket leaves and the call of its release.
+const LEAVING_MAX: Duration = Duration::from_secs(600);
 
 /// Lines in the program's documents.
 pub(crate) struct Locations {
@@ -42,15 +45,13 @@ pub(crate) struct Locations {
     parts: Mutex<HashMap<String, Arc<CompiledPipelines>>>,
     /// The stage that fills a document which a lock inserts.
     filling: Option<Arc<RawDocumentBuf>>,
-    /// For each ticket that claimed any matching document: the place of that document.
-    claimed: Mutex<HashMap<TicketId, Arc<Location>>>,
+    /// The documents that tickets of queues have claimed, or may have.
+    pub(crate) document_claims: DocumentClaims,
     /// The tickets that leave together with a write of their holder, and whether they have left.
     /// These need no other leave.
-    leaving: Mutex<HashMap<TicketId, bool>>,
+    leaving: Mutex<ExpiringMap<bool>>,
     /// Tickets whose claim is in flight, each until its sender is dropped.
     claims: Mutex<HashMap<TicketId, watch::Receiver<()>>>,
-    /// Tickets whose claim was not answered, and the filters of the claims.
-    doubtful: Mutex<HashMap<TicketId, Arc<Claiming>>>,
     /// The queues: a ticket that joins the line of such a key claims a document.
     queues: Mutex<HashMap<Key, Arc<Claiming>>>,
     /// Documents that cannot be locked, by their `_id`, and when queues try them again.
@@ -78,10 +79,9 @@ impl Locations {
             steps: OnceLock::new(),
             parts: Mutex::default(),
             filling,
-            claimed: Mutex::default(),
+            document_claims: DocumentClaims::default(),
             leaving: Mutex::default(),
             claims: Mutex::default(),
-            doubtful: Mutex::default(),
             queues: Mutex::default(),
             passed_over: PassedOver::default(),
             read_results: ReadResults::default(),
@@ -111,7 +111,7 @@ impl Locations {
 
     /// Forgets a ticket that has left.
     pub(crate) fn forget(&self, id: TicketId) {
-        self.claimed().remove(&id);
+        self.document_claims.forget(id);
         self.read_results.take(id);
     }
 
@@ -120,15 +120,9 @@ impl Locations {
         Location::document(key.to_string(), key.to_string(), filter, self.whole.clone())
     }
 
-    /// Notes that the ticket has claimed this document.
-    pub(crate) fn claim(&self, id: TicketId, location: &Arc<Location>) {
-        self.doubtful().remove(&id);
-        self.claimed().insert(id, location.clone());
-    }
-
     /// Returns the document that the ticket has claimed.
     pub(crate) fn claimed_by(&self, id: TicketId) -> Option<Arc<Location>> {
-        self.claimed().get(&id).cloned()
+        self.document_claims.claimed_by(id, SystemClock.now())
     }
 
     /// Notes that the claim of this ticket is in flight until the returned sender is dropped.
@@ -148,47 +142,42 @@ impl Locations {
         }
     }
 
-    /// Notes that the ticket may have claimed a document of this queue.
-    pub(crate) fn doubt(&self, id: TicketId, claiming: &Arc<Claiming>) {
-        let mut doubtful = self.doubtful();
-        if doubtful.len() < DOUBTFUL_MAX {
-            doubtful.insert(id, claiming.clone());
+    /// Notes that the ticket leaves together with a write that is sent now.
+    pub(crate) fn begins_to_leave(&self, id: TicketId) {
+        self.note_leaving(id, false);
+    }
+
+    /// Notes that the ticket has left with that write. After [`take_left`](Self::take_left) it is
+    /// not asked for again.
+    pub(crate) fn has_left(&self, id: TicketId) {
+        if self.is_leaving(id) {
+            self.note_leaving(id, true);
         }
     }
 
-    /// Returns the queue of which the ticket may have claimed a document.
-    pub(crate) fn doubtful_claim(&self, id: TicketId) -> Option<Arc<Claiming>> {
-        self.doubtful().get(&id).cloned()
-    }
-
-    /// Notes that the ticket leaves together with a write that is sent now.
-    pub(crate) fn begins_to_leave(&self, id: TicketId) {
-        self.leaving().insert(id, false);
-    }
-
-    /// Notes that the ticket has left with that write.
-    pub(crate) fn has_left(&self, id: TicketId) {
-        self.leaving().insert(id, true);
+    fn note_leaving(&self, id: TicketId, has_left: bool) {
+        let now = SystemClock.now();
+        // If there is no room, the ticket leaves once more, and is absent.
+        self.leaving.lock().note(id, has_left, now, now.plus(LEAVING_MAX));
     }
 
     /// Notes that the write was not made or not answered, so that the ticket has to leave by
     /// itself.
     pub(crate) fn stays(&self, id: TicketId) {
-        let mut leaving = self.leaving();
-        if leaving.get(&id) == Some(&false) {
-            leaving.remove(&id);
+        let mut leaving = self.leaving.lock();
+        if leaving.get(id, SystemClock.now()) == Some(&false) {
+            leaving.forget(id);
         }
     }
 
     /// Returns whether the ticket leaves with a write, or has left.
     pub(crate) fn is_leaving(&self, id: TicketId) -> bool {
-        self.leaving().contains_key(&id)
+        self.leaving.lock().get(id, SystemClock.now()).is_some()
     }
 
-    /// Takes whether the ticket has left with a write. It is called once, after the write has
-    /// ended.
+    /// Takes whether the ticket has left with a write. It is called once, by the release.
     pub(crate) fn take_left(&self, id: TicketId) -> bool {
-        self.leaving().remove(&id).unwrap_or(false)
+        self.leaving.lock().forget(id).is_some_and(|(has_left, _)| has_left)
     }
 
     /// Opens a queue: a ticket that joins the line of this key claims a document.
@@ -230,18 +219,6 @@ impl Locations {
     fn parts(&self) -> MutexGuard<'_, HashMap<String, Arc<CompiledPipelines>>> {
         self.parts.lock()
     }
-
-    fn leaving(&self) -> MutexGuard<'_, HashMap<TicketId, bool>> {
-        self.leaving.lock()
-    }
-
-    fn doubtful(&self) -> MutexGuard<'_, HashMap<TicketId, Arc<Claiming>>> {
-        self.doubtful.lock()
-    }
-
-    fn claimed(&self) -> MutexGuard<'_, HashMap<TicketId, Arc<Location>>> {
-        self.claimed.lock()
-    }
 }
 
 /// Returns the key of the nth queue of this process. It names no document.
@@ -262,4 +239,24 @@ fn fill(document: &Document, fresh: &str) -> Document {
         doc! { "$arrayToObject": { "$filter": { "input": own, "as": "this", "cond": is_kept } } };
     let filled = doc! { "$mergeObjects": [{ "$literal": document.clone() }, own] };
     doc! { "$replaceWith": { "$cond": [is_new, filled, "$$ROOT"] } }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_write_that_is_answered_after_the_release_leaves_no_record() {
+        let (locations, id) = (Locations::new("_tenure", None), TicketId::fresh());
+        locations.begins_to_leave(id);
+        assert!(locations.is_leaving(id));
+        assert!(!locations.take_left(id), "the write has no answer yet");
+        locations.has_left(id);
+        assert!(locations.leaving.lock().is_empty());
+
+        locations.begins_to_leave(id);
+        locations.has_left(id);
+        locations.stays(id);
+        assert!(locations.take_left(id), "it has left with the write");
+    }
 }

@@ -234,7 +234,8 @@ impl<T> DocumentLock<T> {
     async fn around(&self, until: Until) -> Result<Option<Arc<Around>>> {
         let mut around = Around::default();
         for (named, lock) in &self.around {
-            let Some(guard) = until.read(lock).await? else { return Ok(None) };
+            let guard = around.while_held(until.read(lock)).await??;
+            let Some(guard) = guard else { return Ok(None) };
             around.push(named.clone(), guard);
         }
         Ok(Some(Arc::new(around)))
@@ -250,8 +251,8 @@ impl<T: DeserializeOwned> DocumentLock<T> {
     /// another value is in the lock's field. [`Invalid`](tenure_core::ErrorKind::Invalid) if the
     /// `_id` or the path cannot name a lock, or if the document cannot be read as its type.
     /// [`Unavailable`](tenure_core::ErrorKind::Unavailable) if the server does not answer.
-    /// [`Lost`](tenure_core::ErrorKind::Lost) if an operator broke the ticket, or the lock was lost
-    /// before the document was read.
+    /// [`Lost`](tenure_core::ErrorKind::Lost) if an operator broke the ticket, or the lock or one
+    /// around it was lost before the document was read.
     ///
     /// # Cancel safety
     ///
@@ -310,14 +311,16 @@ impl<T: DeserializeOwned> DocumentLock<T> {
     async fn write(&self, until: Until) -> Result<Option<DocumentGuard<T>>> {
         let named = self.named.clone()?;
         let Some(around) = self.around(until).await? else { return Ok(None) };
-        let Some(guard) = until.write(&self.lock).await? else { return Ok(None) };
+        let guard = around.while_held(until.write(&self.lock)).await??;
+        let Some(guard) = guard else { return Ok(None) };
         DocumentGuard::open(self.collection.clone(), named, guard, around).await.map(Some)
     }
 
     async fn reading(&self, until: Until) -> Result<Option<DocumentReader<T>>> {
         let named = self.named.clone()?;
         let Some(around) = self.around(until).await? else { return Ok(None) };
-        let Some(guard) = until.read(&self.lock).await? else { return Ok(None) };
+        let guard = around.while_held(until.read(&self.lock)).await??;
+        let Some(guard) = guard else { return Ok(None) };
         DocumentReader::open(self.collection.clone(), named, guard, around).await.map(Some)
     }
 }

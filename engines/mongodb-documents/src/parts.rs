@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use mongodb::bson::Bson;
 use serde::de::DeserializeOwned;
-use tenure_core::{Error, Result, RwLock, TicketId};
+use tenure_core::{Error, LeaseHandle, Result, RwLock};
 
 use crate::guard::DocumentGuard;
-use crate::holder::Around;
+use crate::holder::{Around, while_held};
 use crate::lock::{DocumentLock, DocumentLocks};
 use crate::name::Named;
 use crate::path::Path;
@@ -119,7 +119,8 @@ impl<P: DeserializeOwned> DocumentParts<P> {
     /// # Errors
     ///
     /// [`Invalid`](tenure_core::ErrorKind::Invalid) if two paths lead to one part, or one part lies
-    /// in another.
+    /// in another. [`Lost`](tenure_core::ErrorKind::Lost) if one of the locks was lost before all
+    /// were taken; the others are released.
     ///
     /// # Cancel safety
     ///
@@ -149,25 +150,25 @@ impl<P: DeserializeOwned> DocumentParts<P> {
 
     async fn write(&self, until: Until) -> Result<Option<Vec<DocumentGuard<P>>>> {
         let mut around = Around::default();
-        let (mut held, mut own) = (Vec::new(), Vec::new());
+        let (mut held, mut own): (Vec<_>, Vec<LeaseHandle>) = Default::default();
         for step in self.steps()? {
             if let Some(part) = step.part {
                 let mut guard = step.lock.try_write().await?;
                 if guard.is_none() {
                     self.is_of_others(&step.named, &own).await?;
-                    guard = until.write(step.lock).await?;
+                    guard = while_held(own.iter(), until.write(step.lock)).await??;
                 }
                 let Some(guard) = guard else { return Ok(None) };
-                own.push(guard.id());
+                own.push(guard.handle());
                 held.push((part, guard));
             } else {
                 let mut guard = step.lock.try_read().await?;
                 if guard.is_none() {
                     self.is_of_others(&step.named, &own).await?;
-                    guard = until.read(step.lock).await?;
+                    guard = while_held(own.iter(), until.read(step.lock)).await??;
                 }
                 let Some(guard) = guard else { return Ok(None) };
-                own.push(guard.id());
+                own.push(guard.handle());
                 around.push(step.named, guard);
             }
         }
@@ -180,15 +181,17 @@ impl<P: DeserializeOwned> DocumentParts<P> {
             let guard = DocumentGuard::open(lock.collection.clone(), named, guard, around.clone());
             guards.push(guard.await?);
         }
+        // One may have been lost while another was taken or read.
+        own.iter().try_for_each(LeaseHandle::check)?;
         Ok(Some(guards))
     }
 
     /// Refuses to wait for a lock that this call holds already by another path: it would wait for
     /// itself.
-    async fn is_of_others(&self, named: &Named, own: &[TicketId]) -> Result<()> {
+    async fn is_of_others(&self, named: &Named, own: &[LeaseHandle]) -> Result<()> {
         let Some(part) = self.0.first() else { return Ok(()) };
         let line = part.collection.locks.line(named.key()?).await?;
-        if line.iter().any(|ticket| own.contains(&ticket.id)) {
+        if line.iter().any(|ticket| own.iter().any(|held| held.id() == ticket.id)) {
             return Err(Error::invalid(format!(
                 "the path `{}` finds a part that another path finds, too: name each part by the same fields",
                 named.path

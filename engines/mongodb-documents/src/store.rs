@@ -1,10 +1,11 @@
 //! A store: the engine of a collection, and the places of the lines in its documents.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use mongodb::Client;
 use tenure_core::layers::AnyEngine;
-use tenure_core::{Error, Key, Place, Reason, Result, Ticket};
+use tenure_core::{Clock as _, Error, Key, Place, Reason, Result, SystemClock, Ticket, Time};
 use tenure_mongodb::extension::{CommandSender, Extension, read_url};
 use tenure_mongodb::{MongoStore, Settings};
 use tokio::runtime::Handle;
@@ -53,11 +54,19 @@ impl DocumentStore {
 
     /// Renews the ticket in the line of its document.
     pub(crate) async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
+        self.locations.document_claims.renew(ticket.id, self.life(ticket));
         let renewed = self.engine.renew_at(&self.locations.of(ticket)?, ticket).await?;
         if renewed.is_none() {
             self.locations.forget(ticket.id);
         }
         Ok(renewed)
+    }
+
+    /// Returns the time in which a ticket lives that is sent now: the server may carry the command
+    /// out until its timeout.
+    pub(crate) fn life(&self, ticket: &Ticket) -> Range<Time> {
+        let now = SystemClock.now();
+        now..now.plus(self.commands.timeout.saturating_add(ticket.ttl))
     }
 }
 

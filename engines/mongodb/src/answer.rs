@@ -195,7 +195,7 @@ pub(crate) fn line(answer: &Document, key: &Key) -> Option<Vec<(Ticket, Place)>>
 }
 
 /// Returns the outcome of a count.
-pub(crate) fn tallied(answer: &Document, key: &Key, by: u64) -> Option<Result<CounterValue>> {
+pub(crate) fn counted(answer: &Document, key: &Key, by: u64) -> Option<Result<CounterValue>> {
     let value = number(answer, "value")?;
     if !answer.get_bool("fits").ok()? {
         return Some(Err(errors::count_is_full(key, value, by)));

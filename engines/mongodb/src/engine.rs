@@ -209,7 +209,7 @@ impl Engine for MongoStore {
         let counted = self.commands.update(&update).await;
         let collection = &self.commands.collection;
         match counted.map_err(|error| trouble::in_record(error, collection, &record, key))? {
-            Some(answer) => self.known(answer::tallied(&answer, key, by))?,
+            Some(answer) => self.known(answer::counted(&answer, key, by))?,
             None => Ok(CounterValue::new(0, true, window.map(|window| window.per))),
         }
     }

@@ -63,6 +63,36 @@ const REFUSALS: &[(&[i32], Make, &str)] = &[
     ),
 ];
 
+/// Further codes of commands that the server has refused for good, because of their contents or of
+/// its own settings. The record is not changed. With any other code the outcome is unknown.
+const REFUSED_FOR_GOOD: &[i32] = &[
+    // `BadValue`, `NoSuchKey`, `FailedToParse`, `CannotMutateObject`, `UserNotFound`,
+    // `TypeMismatch`, `Overflow`, `InvalidLength`, `IllegalOperation`, `EmptyArrayOperation`,
+    // `InvalidBSON`, `NamespaceNotFound`, `IndexNotFound`, `PathNotViable`, `NonExistentPath`,
+    // `InvalidPath`.
+    2, 4, 9, 10, 11, 14, 15, 16, 20, 21, 22, 26, 27, 28, 29, 30,
+    // `ConflictingUpdateOperators`, `DollarPrefixedFieldName`, `InvalidIdField`,
+    // `NotSingleValueField`, `InvalidDBRef`, `EmptyFieldName`, `DottedFieldName`,
+    // `CommandNotFound`, `ShardKeyNotFound`, `InvalidOptions`, `InvalidNamespace`,
+    // `NotExactValueField`, `CommandNotSupported`, `DocTooLargeForCapped`, `NotAReplicaSet`,
+    // `JSInterpreterFailure`.
+    40, 52, 53, 54, 55, 56, 57, 59, 61, 72, 73, 111, 115, 116, 123, 139,
+    // `ReadConcernMajorityNotEnabled`, `CommandNotSupportedOnView`, `OptionNotSupportedOnView`,
+    // `InvalidPipelineOperator`, `CannotIndexParallelArrays`, `CannotBuildIndexKeys`,
+    // `AuthenticationRestrictionUnmet`, `QueryFeatureNotAllowed`, `MaxSubPipelineDepthExceeded`,
+    // `InternalErrorNotSupported`, `NotImplemented`, `ConversionFailure`, `CannotCreateCollection`,
+    // `WouldChangeOwningShard`, `QueryExceededMemoryLimitNoDiskUseAllowed`, `APIVersionError`.
+    148, 166, 167, 168, 171, 201, 214, 224, 232, 235, 238, 241, 242, 283, 292, 322,
+    // `APIStrictError`, `APIDeprecationError`, `MechanismUnavailable`, `APIMismatchError`,
+    // `InvalidBSONType`, `ChangeStreamNotEnabled`, `NonConformantBSON`, `QueryRejectedBySettings`,
+    // `AtlasError`, `CannotGrowDocumentInCappedNamespace`, `DatabaseDifferCase`,
+    // `IDLDuplicateField`, `IDLFailedToParse`, `IDLUnknownField`.
+    323, 324, 334, 347, 357, 376, 378, 411, 8000, 10_003, 13_297, 40_413, 40_414, 40_415,
+];
+/// Start of the name of a numbered assertion. The server checks the contents of a command by
+/// thousands of these, and one that fails undoes the command.
+const ASSERTION: &str = "Location";
+
 /// Converts an error of the servers or of the connection. The driver's own error is not kept: it
 /// may repeat a password.
 pub(crate) fn error(servers: &ServerLabel, trouble: &mongodb::error::Error) -> Error {
@@ -135,10 +165,16 @@ fn refused(servers: &ServerLabel, command: &CommandError) -> Error {
             if let Some((_, make, sentence)) = known {
                 return said(servers, *make, sentence, message);
             }
+            if REFUSED_FOR_GOOD.contains(&code) || command.code_name.starts_with(ASSERTION) {
+                let why = format!(
+                    "{{}} refused the command with the code {code}: check the filter, the order or the update that the program gave, or look up the code in MongoDB's manual"
+                );
+                return said(servers, REJECTED, &why, message);
+            }
             let why = format!(
-                "{{}} refused the command with the code {code}: check the filter, the order or the update that the program gave, or look up the code in MongoDB's manual"
+                "{{}} ended the command with the code {code}: it may be carried out all the same; try again later, or look up the code in MongoDB's manual"
             );
-            said(servers, REJECTED, &why, message)
+            said(servers, UNAVAILABLE, &why, message)
         }
     }
 }
@@ -277,5 +313,32 @@ fn it_says(servers: &ServerLabel, words: &str) -> String {
         }
         Some(words) if !words.is_empty() => format!(": it says `{words}`"),
         _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use mongodb::bson::{deserialize_from_document, doc};
+    use tenure_core::ErrorKind;
+
+    use super::*;
+
+    /// Returns the kind of the error for an answer with this code.
+    fn kind(code: i32, name: &str) -> ErrorKind {
+        let answer = doc! { "code": code, "codeName": name, "errmsg": "no" };
+        refused(&ServerLabel::unknown(), &deserialize_from_document(answer).unwrap()).kind()
+    }
+
+    #[test]
+    fn a_code_that_is_no_definite_refusal_leaves_the_outcome_open() {
+        for code in [1, 8, 90, 134, 175, 279, 365, 371, 10_058, 14_031, 46_841, 91_331] {
+            assert_eq!(kind(code, "ItMayPass"), ErrorKind::Unavailable, "{code}");
+        }
+        for code in [2, 9, 13, 14, 18, 26, 59, 61, 72, 73, 115, 121, 166, 10_334, 11_000, 17_419] {
+            assert_eq!(kind(code, "Refused"), ErrorKind::Rejected, "{code}");
+        }
+        assert_eq!(kind(66, "ImmutableField"), ErrorKind::Invalid);
+        assert_eq!(kind(16_020, "Location16020"), ErrorKind::Rejected, "a failed assertion");
+        assert_eq!(kind(11_600, "InterruptedAtShutdown"), ErrorKind::Unavailable);
     }
 }

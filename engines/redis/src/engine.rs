@@ -257,11 +257,11 @@ impl<D: Deployment> Engine for RedisEngine<D> {
                 answer.map_err(|error| of_count(self.settings(), error, &name, key))?
             }
         };
-        let (verdict, tally) = self.deployment.known(reply::tallied(&answer))?;
+        let (verdict, count) = self.deployment.known(reply::counted(&answer))?;
         if verdict < 0 {
-            return Err(errors::count_is_full(key, tally.value, by));
+            return Err(errors::count_is_full(key, count.value, by));
         }
-        Ok(tally)
+        Ok(count)
     }
 
     async fn swap(&self, key: &Key, seen: &str, value: &str) -> Result<String> {

@@ -10,7 +10,7 @@ use tenure_core::{
 use crate::body::{self, exact};
 
 /// Reads the answer to a count.
-pub(crate) fn tallied(answer: &Value) -> Option<(i64, CounterValue)> {
+pub(crate) fn counted(answer: &Value) -> Option<(i64, CounterValue)> {
     let Value::Array(parts) = answer else { return None };
     let (verdict, value, left) = match numbers(parts)?[..] {
         [verdict, value] => (verdict, value, None),

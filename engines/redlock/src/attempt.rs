@@ -61,7 +61,7 @@ impl Quorum {
     /// Records the outcome of an attempt, if there was one.
     fn settle(&self, ticket: &Ticket, turn: QueueTurn, won: Option<Won>) -> Place {
         let mut tickets = self.tickets.lock();
-        let stage = tickets.get_mut(&ticket.id).map(|record| &mut record.stage);
+        let stage = tickets.by_id.get_mut(&ticket.id).map(|record| &mut record.stage);
         match (stage, won) {
             (Some(stage @ Stage::Trying(_)), Some((place, attempt))) => {
                 *stage = Stage::Holding { number: place.number, attempt };

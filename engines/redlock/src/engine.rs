@@ -4,8 +4,8 @@ use futures_util::future::{join, join_all};
 use tenure_core::event::{Cursor, EventBatch, Scope};
 use tenure_core::{
     CounterValue, Engine, Error, FaultTolerance, Guarantees, Key, LeaveMode, LeaveOutcome,
-    Liveness, Place, Result, SHARE_OF_MAX, Ticket, TicketState, TokenDurability, WaitMode, Wake,
-    Window,
+    Liveness, Loss, Place, Result, SHARE_OF_MAX, Ticket, TicketState, TokenDurability, WaitMode,
+    Wake, Window,
 };
 
 use crate::{Quorum, Stage, TicketRecord};
@@ -56,16 +56,20 @@ impl Engine for Quorum {
     async fn join(&self, ticket: &Ticket, mode: WaitMode) -> Result<Option<Place>> {
         refuse_unsafe(ticket)?;
         let joined = match self.record(ticket.id) {
-            None | Some(TicketRecord { stage: Stage::Trying(_), slot: None }) => {
-                let fresh = TicketRecord { stage: Stage::Trying(0), slot: None };
-                self.tickets.lock().entry(ticket.id).or_insert(fresh);
-                self.first_attempt(ticket, mode).await.map(Some)
+            None | Some(TicketRecord { stage: Stage::Trying(_), slot: None, .. }) => {
+                let ended = self.tickets.lock().add(ticket, self.stragglers.host.now());
+                drop(ended);
+                self.first_attempt(ticket, mode).await
             }
-            Some(_) => self.renew(ticket).await,
+            // An earlier join put it in, and its answer was lost. A broken ticket stays out.
+            Some(_) => {
+                let renewed = self.renew(ticket).await;
+                renewed.and_then(|place| place.ok_or_else(|| Error::lost(Loss::Broken)))
+            }
         };
         let may_stay =
             |place: &Place| mode == WaitMode::Wait || place.state == TicketState::Holding;
-        let joined = joined.map(|place| place.filter(may_stay));
+        let joined = joined.map(|place| Some(place).filter(may_stay));
         // If it is in, or may be in, its owner continues with it or releases it.
         if !matches!(&joined, Ok(Some(_))) && !joined.as_ref().is_err_and(Error::is_retryable) {
             self.forget(ticket);
@@ -76,7 +80,8 @@ impl Engine for Quorum {
     /// Renews a holder. A waiter waits for its turn, or tries again.
     async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
         refuse_unsafe(ticket)?;
-        let Some(record) = self.record(ticket.id) else { return Ok(None) };
+        let record = self.tickets.lock().renew(ticket, self.stragglers.host.now());
+        let Some(record) = record else { return Ok(None) };
         match &record.stage {
             Stage::Trying(_) => self.renew_waiting(ticket, record).await,
             Stage::Holding { number, attempt } => {
@@ -105,7 +110,7 @@ impl Engine for Quorum {
     }
 
     async fn watch(&self, ticket: &Ticket, seen: TicketState) -> Result<Wake> {
-        let Some(TicketRecord { stage, slot }) = self.record(ticket.id) else {
+        let Some(TicketRecord { stage, slot, .. }) = self.record(ticket.id) else {
             return Ok(Wake::Look);
         };
         match (stage, seen, slot) {

@@ -3,8 +3,9 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `lib` | the quorum: its stores, its names, its records of tickets |
+//! | `lib` | the quorum: its stores and its names |
 //! | `engine` | the ten verbs |
+//! | `records` | the records of this client's tickets |
 //! | `attempt` | one attempt to hold, and the renewal and the release of one that holds |
 //! | `wait_queue` | the queue of a key, in one of the stores |
 //! | `tokens` | the numbers that a client proposes |
@@ -18,13 +19,13 @@ mod engine;
 mod health;
 mod owed_ticket;
 mod poll;
+mod records;
 mod stores;
 mod stragglers;
 mod tokens;
 mod view;
 mod wait_queue;
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -36,11 +37,11 @@ use tenure_core::toolbox::Sampler;
 use tenure_core::{Engine as _, Error, Guarantees, Liveness, Result, Runtime, Ticket, TicketId};
 
 pub use self::health::{NodeHealth, QuorumHealth};
-use self::owed_ticket::QuorumAttempt;
+use self::records::{Stage, TicketRecord, TicketRecords};
 use self::stores::Stores;
 use self::stragglers::Stragglers;
 use self::tokens::Proposals;
-use self::wait_queue::{Contended, WaitSlot};
+use self::wait_queue::Contended;
 
 /// Minimum number of stores.
 const NODES_MIN: usize = 3;
@@ -91,7 +92,7 @@ pub struct Quorum {
     queues: Stores,
     /// Time limit of one store.
     patience: Duration,
-    tickets: Mutex<HashMap<TicketId, TicketRecord>>,
+    tickets: Mutex<TicketRecords>,
     stragglers: Arc<Stragglers>,
     /// Each attempt has its own id in the stores: a late removal of a failed attempt must not
     /// remove the next.
@@ -99,21 +100,6 @@ pub struct Quorum {
     proposals: Proposals,
     contended: Contended,
     sampler: Sampler,
-}
-
-/// The record of one ticket of this client.
-#[derive(Clone)]
-struct TicketRecord {
-    stage: Stage,
-    slot: Option<WaitSlot>,
-}
-
-#[derive(Clone)]
-enum Stage {
-    /// No majority serves it. Number of attempts that failed since the queue serves it.
-    Trying(u32),
-    /// A majority serves this attempt.
-    Holding { number: u64, attempt: QuorumAttempt },
 }
 
 impl Quorum {
@@ -178,13 +164,13 @@ impl Quorum {
     }
 
     fn record(&self, id: TicketId) -> Option<TicketRecord> {
-        self.tickets.lock().get(&id).cloned()
+        self.tickets.lock().by_id.get(&id).cloned()
     }
 
     /// Forgets a ticket, and removes it from all stores.
     fn forget(&self, ticket: &Ticket) {
         // After the lock is released, because stores may be called at once.
-        let record = self.tickets.lock().remove(&ticket.id);
+        let record = self.tickets.lock().by_id.remove(&ticket.id);
         drop(record);
     }
 

@@ -177,7 +177,7 @@ impl Quorum {
     async fn moved(&self, id: TicketId, in_queue: TicketId) {
         let is_there = || {
             let tickets = self.tickets.lock();
-            let slot = tickets.get(&id).and_then(|record| record.slot.as_ref());
+            let slot = tickets.by_id.get(&id).and_then(|record| record.slot.as_ref());
             slot.is_some_and(|slot| slot.owed.ticket.id == in_queue)
         };
         while is_there() {
@@ -196,7 +196,7 @@ impl Quorum {
     /// Replaces the place of a ticket. The old place is released, and the new one too if the ticket
     /// is gone.
     pub(crate) fn set_slot(&self, id: TicketId, slot: Option<WaitSlot>) {
-        let over = match self.tickets.lock().get_mut(&id) {
+        let over = match self.tickets.lock().by_id.get_mut(&id) {
             Some(record) => std::mem::replace(&mut record.slot, slot),
             None => slot,
         };
@@ -207,7 +207,7 @@ impl Quorum {
     /// Updates a place, if it is still the ticket's.
     fn change_slot(&self, id: TicketId, in_queue: TicketId, place: Place) {
         let mut tickets = self.tickets.lock();
-        let slot = tickets.get_mut(&id).and_then(|record| record.slot.as_mut());
+        let slot = tickets.by_id.get_mut(&id).and_then(|record| record.slot.as_mut());
         if let Some(slot) = slot.filter(|slot| slot.owed.ticket.id == in_queue) {
             slot.place = place;
         }

@@ -58,10 +58,12 @@ pub(crate) enum Found {
     Replaced,
     /// It is no log of this engine, for this reason.
     Damaged(&'static str),
+    /// A later version of this engine has written its header or a record.
+    Newer,
 }
 
 impl Book {
-    /// Reads the header of a file; `None` if it has none.
+    /// Reads the header of a file. Returns the reason if it has none that can be read.
     ///
     /// `heard` is the generation of which every record was seen. All records of the next one are
     /// news.
@@ -69,18 +71,21 @@ impl Book {
         file: &Arc<File>,
         index: usize,
         heard: Option<u64>,
-    ) -> io::Result<Option<Self>> {
+    ) -> io::Result<Result<Self, Found>> {
+        let damaged = Found::Damaged("it has no header");
         let mut bytes = [0; HEADER_BYTES];
         match read_at(file, &mut bytes, 0) {
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(Err(damaged)),
             read => read?,
         }
-        let Some(header) = Header::decode(&bytes, index as u64) else { return Ok(None) };
+        let Some(header) = Header::decode(&bytes, index as u64) else {
+            return Ok(Err(if Header::is_newer(&bytes) { Found::Newer } else { damaged }));
+        };
         let mut book = Self::fresh(file.clone(), header)?;
         if heard.is_none_or(|heard| heard + 1 != header.generation) {
             book.old_until = dir::look_at(file)?.bytes;
         }
-        Ok(Some(book))
+        Ok(Ok(book))
     }
 
     fn fresh(file: Arc<File>, header: Header) -> io::Result<Self> {
@@ -126,12 +131,12 @@ impl Book {
             Some(named) => named.bytes,
             None => dir::look_at(&self.file)?.bytes,
         };
-        let damage = self.read_until(size, sink)?;
+        let fault = self.read_until(size, sink)?;
         if named.is_none() {
             return Ok(Found::Replaced);
         }
-        if let Some(why) = damage {
-            return Ok(Found::Damaged(why));
+        if let Some(found) = fault {
+            return Ok(found);
         }
         if self.state.retired {
             return Ok(Found::Damaged("it is an old copy of a book that was written anew since"));
@@ -144,14 +149,10 @@ impl Book {
         Ok(Found::Current)
     }
 
-    /// Reads on to the end of the file. Returns the damage, if there is any.
-    fn read_until(
-        &mut self,
-        size: u64,
-        sink: &mut EventSink<'_>,
-    ) -> io::Result<Option<&'static str>> {
+    /// Reads on to the end of the file. Returns the reason if it cannot be read so far.
+    fn read_until(&mut self, size: u64, sink: &mut EventSink<'_>) -> io::Result<Option<Found>> {
         if size < self.end {
-            return Ok(Some("it became shorter"));
+            return Ok(Some(Found::Damaged("it became shorter")));
         }
         if size == self.end {
             return Ok(None);
@@ -159,31 +160,31 @@ impl Book {
         let mut tail = vec![0; usize::try_from(size - self.end).expect("a log fits in memory")];
         read_at(&self.file, &mut tail, self.end)?;
         let opened = self.end == HEADER_BYTES as u64;
-        let damage = self.replay(&tail, sink);
+        let fault = self.replay(&tail, sink);
         let kept_until = HEADER_BYTES as u64 + self.header.kept_bytes;
         if opened && self.end >= LOG_BYTES_READ_MAX.max(3 * kept_until) {
             self.long_from = self.end;
         }
-        Ok(damage)
+        Ok(fault)
     }
 
-    /// Replays whole records. Returns the reason if they cannot be this engine's.
-    fn replay(&mut self, mut tail: &[u8], sink: &mut EventSink<'_>) -> Option<&'static str> {
+    /// Replays whole records. Returns the reason if one cannot be replayed.
+    fn replay(&mut self, mut tail: &[u8], sink: &mut EventSink<'_>) -> Option<Found> {
         let kept_until = HEADER_BYTES as u64 + self.header.kept_bytes;
+        let damaged = |why| Some(Found::Damaged(why));
         loop {
             let body = match frame::cut(tail, self.header.seed(), self.end) {
                 Cut::Whole(body) => body,
                 Cut::End | Cut::Torn if self.end >= kept_until => return None,
-                Cut::End | Cut::Torn => return Some("what it keeps is cut short"),
-                Cut::Damaged => return Some("a record does not match its checksum"),
+                Cut::End | Cut::Torn => return damaged("what it keeps is cut short"),
+                Cut::Damaged => return damaged("a record does not match its checksum"),
             };
-            let Some((record, at_us)) = Record::decode(body) else {
-                return Some("a record is none of ours");
-            };
+            // Its checksum is right, so no damage has made it.
+            let Some((record, at_us)) = Record::decode(body) else { return Some(Found::Newer) };
             self.last_us = self.last_us.max(at_us);
             sink.read(at_us, self.end < self.old_until);
             if !self.state.replay(record, at_us, &mut |note| sink.hear(note)) {
-                return Some("a record cannot follow the one before it");
+                return damaged("a record cannot follow the one before it");
             }
             let length = frame::HEAD_BYTES + body.len();
             self.end += length as u64;

@@ -64,7 +64,7 @@ fn path(dir: &Path) -> PathBuf {
 fn open(dir: &Path) -> Option<(Book, Found)> {
     let dir = os::dir::Dir::open(dir).unwrap();
     let file = Arc::new(dir.open_file(&shelf::name(0)).unwrap());
-    let mut book = Book::open(&file, 0, None).unwrap()?;
+    let mut book = Book::open(&file, 0, None).unwrap().ok()?;
     let look = catch_up(&mut book, &dir);
     Some((book, look))
 }

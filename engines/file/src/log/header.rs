@@ -5,7 +5,8 @@ use crate::checksum::checksum;
 /// Length of every header.
 pub(crate) const HEADER_BYTES: usize = 64;
 
-/// First bytes: the kind of the file, and its format.
+/// First bytes: the kind of the file, and its format. A later format changes the digit, and keeps
+/// the length of the header and the place of its checksum.
 const MAGIC: [u8; 8] = *b"tenure1\n";
 
 /// The rest of a log that was rewritten.
@@ -32,9 +33,14 @@ impl Header {
         for (at, field) in fields.into_iter().enumerate() {
             bytes[8 + at * 8..][..8].copy_from_slice(&field.to_le_bytes());
         }
-        let sum = checksum(0, &bytes[..HEADER_BYTES - 8]);
-        bytes[HEADER_BYTES - 8..].copy_from_slice(&sum.to_le_bytes());
+        let sum = sum_of(&bytes);
+        bytes[HEADER_BYTES - 8..].copy_from_slice(&sum);
         bytes
+    }
+
+    /// Returns whether a header that cannot be read is whole, and of another format.
+    pub(crate) fn is_newer(bytes: &[u8; HEADER_BYTES]) -> bool {
+        bytes.starts_with(b"tenure") && bytes[..8] != MAGIC && bytes.ends_with(&sum_of(bytes))
     }
 
     /// Reads it from these bytes; `None` if they are no header of this book.
@@ -57,6 +63,10 @@ impl Header {
     }
 }
 
+fn sum_of(header: &[u8; HEADER_BYTES]) -> [u8; 8] {
+    checksum(0, &header[..HEADER_BYTES - 8]).to_le_bytes()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -72,6 +82,12 @@ mod tests {
             let mut bytes = bytes;
             bytes[at] ^= 1;
             assert_eq!(Header::decode(&bytes, 3), None, "byte {at}");
+            assert!(!Header::is_newer(&bytes), "byte {at}");
         }
+        let mut newer = bytes;
+        newer[6] = b'2';
+        let sum = sum_of(&newer);
+        newer[HEADER_BYTES - 8..].copy_from_slice(&sum);
+        assert!(Header::is_newer(&newer) && !Header::is_newer(&bytes));
     }
 }

@@ -26,6 +26,15 @@ pub(crate) struct PeerSessions {
     unseen: Mutex<BTreeMap<OwnerId, String>>,
 }
 
+/// Whether a session is watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Watched {
+    /// It is, or cannot be.
+    Yes,
+    /// It has no file, and the callback is not called.
+    IsDead,
+}
+
 struct Peer {
     /// `None`: there is no such file.
     file: Option<Arc<File>>,
@@ -40,24 +49,26 @@ impl PeerSessions {
 
     /// Returns whether a session is dead. An unknown state counts as alive.
     pub(crate) fn is_dead(&self, id: OwnerId) -> bool {
-        self.file(id).is_ok_and(|file| file.is_none_or(|file| flock::is_free(&file)))
+        let file = self.peer(&mut self.known.lock(), id).map(|peer| peer.file.clone());
+        file.is_ok_and(|file| file.is_none_or(|file| flock::is_free(&file)))
     }
 
     /// Calls `died` from another thread, once the session is dead in any way.
-    pub(crate) fn watch(&self, id: OwnerId, died: impl FnOnce() + Send + 'static) {
-        let file = match self.file(id) {
-            Ok(Some(file)) => file,
-            Ok(None) => return died(),
-            Err(_it_was_said) => return,
-        };
+    pub(crate) fn watch(&self, id: OwnerId, died: impl FnOnce() + Send + 'static) -> Watched {
+        // Under one lock: another thread may forget a session that has no watch yet.
         let mut known = self.known.lock();
-        let Some(peer) = known.get_mut(&id).filter(|peer| peer.vigil.is_none()) else { return };
-        match deaths::watch(&self.dir.path_of(&id.to_string()), &file, Box::new(died)) {
+        let Ok(peer) = self.peer(&mut known, id) else { return Watched::Yes };
+        let Some(file) = &peer.file else { return Watched::IsDead };
+        if peer.vigil.is_some() {
+            return Watched::Yes;
+        }
+        match deaths::watch(&self.dir.path_of(&id.to_string()), file, Box::new(died)) {
             Ok(vigil) => peer.vigil = Some(vigil),
             Err(error) => {
                 tracing::warn!(%error, session = %id, "cannot watch over a session; a heartbeat will look");
             }
         }
+        Watched::Yes
     }
 
     /// Forgets a session that is dead, and removes its files.
@@ -102,24 +113,25 @@ impl PeerSessions {
         self.unseen.lock().values().cloned().collect()
     }
 
-    fn file(&self, id: OwnerId) -> io::Result<Option<Arc<File>>> {
-        let mut known = self.known.lock();
-        if let Some(peer) = known.get(&id) {
-            return Ok(peer.file.clone());
-        }
-        if known.len() >= PEERS_MAX {
-            known.retain(|_, peer| peer.vigil.is_some());
-        }
-        let file = match self.dir.open_to_read(&id.to_string()) {
-            Ok(file) => Some(Arc::new(file)),
-            Err(error) if error.kind() == ErrorKind::NotFound => None,
-            Err(error) => {
-                drop(known);
-                self.cannot_see(id, &error);
-                return Err(error);
+    fn peer<'a>(
+        &self,
+        known: &'a mut HashMap<OwnerId, Peer>,
+        id: OwnerId,
+    ) -> io::Result<&'a mut Peer> {
+        if !known.contains_key(&id) {
+            if known.len() >= PEERS_MAX {
+                known.retain(|_, peer| peer.vigil.is_some());
             }
-        };
-        known.insert(id, Peer { file: file.clone(), vigil: None });
-        Ok(file)
+            let file = match self.dir.open_to_read(&id.to_string()) {
+                Ok(file) => Some(Arc::new(file)),
+                Err(error) if error.kind() == ErrorKind::NotFound => None,
+                Err(error) => {
+                    self.cannot_see(id, &error);
+                    return Err(error);
+                }
+            };
+            known.insert(id, Peer { file, vigil: None });
+        }
+        Ok(known.get_mut(&id).expect("it was just inserted"))
     }
 }

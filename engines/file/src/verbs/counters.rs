@@ -91,10 +91,10 @@ pub(crate) async fn swap(
 
 fn count(visit: &mut Visit<'_>, key: &Key, by: u64, window: Window) -> Result<CounterValue> {
     let stored = visit.state().counts.get(key).copied();
-    let (tally, changed) = Count::add(stored, key, by, window, visit.now_us)?;
+    let (count, changed) = Count::add(stored, key, by, window, visit.now_us)?;
     if let Some(count) = changed {
         visit.change(|state, _| state.counts.insert(key.clone(), count));
         visit.record(&Record::Count { key: Cow::Borrowed(key), count });
     }
-    Ok(tally)
+    Ok(count)
 }

@@ -94,11 +94,9 @@ fn write<'a>(
     let now_us = now_us();
     let sessions = living(context, memory)?;
     tracing::warn!(
-        book = index,
-        aside,
-        reason = why,
         alive = sessions.len(),
-        "a book of the lock store was damaged, and is set aside"
+        "file {} of the lock store was damaged: {why} (set aside as {aside})",
+        shelf::name(index as u64)
     );
     // Forgotten sequences go on from here.
     let at_us = now_us.max(saved.last_us);

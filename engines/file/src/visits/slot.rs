@@ -90,6 +90,7 @@ impl BookSlot {
                     damage::set_aside(context, index, self.memory(), &file, why)?;
                     self.forget();
                 }
+                Found::Newer => return Err(trouble::newer(&path())),
             }
         }
         Err(Error::unavailable(format!(
@@ -122,10 +123,14 @@ impl BookSlot {
             return Ok(OpenOutcome::Again { continues: true });
         }
         context.books.tighten(&file);
-        let Some(book) = Book::open(&file, index, self.heard).map_err(failed)? else {
-            context.check_session()?;
-            damage::set_aside(context, index, self.memory(), &file, "it has no header")?;
-            return Ok(OpenOutcome::Again { continues: false });
+        let book = match Book::open(&file, index, self.heard).map_err(failed)? {
+            Ok(book) => book,
+            Err(Found::Damaged(why)) => {
+                context.check_session()?;
+                damage::set_aside(context, index, self.memory(), &file, why)?;
+                return Ok(OpenOutcome::Again { continues: false });
+            }
+            Err(_) => return Err(trouble::newer(&context.books.path_of(&name))),
         };
         let continues = self.heard.is_some_and(|heard| heard + 1 == book.header().generation);
         self.book = Some(book);
@@ -136,8 +141,10 @@ impl BookSlot {
         BookMemory { book: self.book.as_ref(), known: self.known }
     }
 
-    /// Drops the state in memory, which is not reliable.
+    /// Drops the state in memory, which is not reliable, and the notices of changes that were not
+    /// written. The next visit lets all waiters look.
     pub(crate) fn forget(&mut self) {
+        self.notices.clear();
         if let Some(book) = self.book.take() {
             let _ = book.file().unlock(); // the close unlocks it, too
         }
@@ -150,4 +157,44 @@ impl BookSlot {
 pub(crate) fn enter(slot: &Mutex<BookSlot>, haste: Haste) -> Option<MutexGuard<'_, BookSlot>> {
     // The owner is another thread of this process, which runs.
     flock::attempt(haste, || slot.try_lock(), || true)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use tenure_core::ErrorKind;
+
+    use super::*;
+    use crate::checksum::checksum;
+    use crate::log::frame;
+    use crate::log::header::{HEADER_BYTES, Header};
+    use crate::os::dir::Dir;
+
+    #[test]
+    fn a_book_of_a_later_version_is_refused_and_left_as_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let context = StoreContext::open(Dir::open(dir.path()).unwrap()).unwrap();
+        let path = context.books.path_of(&shelf::name(0));
+        let book = fs::read(&path).unwrap();
+        let seed = Header::decode(&book, 0).unwrap().seed();
+        let mut of_later_header = book.clone();
+        of_later_header[6] = b'2';
+        let sum = checksum(0, &of_later_header[..HEADER_BYTES - 8]);
+        of_later_header[HEADER_BYTES - 8..HEADER_BYTES].copy_from_slice(&sum.to_le_bytes());
+        let mut record = Vec::new();
+        frame::push(&mut record, seed, book.len() as u64, |body| body.extend([200; 30]));
+        for bytes in [of_later_header, [book, record].concat()] {
+            fs::write(&path, &bytes).unwrap();
+            let mut slot = BookSlot::default();
+            let error = slot.catch_up(&context, 0, Haste::Quick).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Rejected);
+            let sentence = error.to_string();
+            let names = sentence.contains(path.to_str().unwrap());
+            assert!(names && sentence.contains("update this program"), "{sentence}");
+            assert_eq!(fs::read(&path).unwrap(), bytes);
+            let names = context.root.names().unwrap();
+            assert!(names.iter().all(|name| !name.to_string_lossy().starts_with("damaged-")));
+        }
+    }
 }

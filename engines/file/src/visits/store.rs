@@ -10,6 +10,7 @@ use crate::log::record::OwnerId;
 use crate::log::shelf::{self, BOOKS};
 use crate::os::dir::Dir;
 use crate::os::flock::{Haste, Patience};
+use crate::sessions::peers::Watched;
 use crate::trouble::held;
 use crate::visits::context::StoreContext;
 use crate::visits::helper::{Helper, HelperAnswer};
@@ -155,7 +156,7 @@ impl StoreView {
             watchers.notify_all();
         }
         for session in after.watch {
-            self.watch(session);
+            self.watch(book, session);
         }
         if !after.replaced.is_empty() {
             // If another thread cannot close it, it is closed here.
@@ -228,14 +229,20 @@ impl StoreView {
         }
     }
 
-    /// Watches a session for its death.
-    fn watch(&self, session: OwnerId) {
+    /// Watches a session for its death, because it is ahead in this book.
+    fn watch(&self, book: usize, session: OwnerId) {
         let me = self.me.clone();
-        self.context.peers.watch(session, move || {
+        let died = move || {
             if let Some(store) = me.upgrade() {
                 store.died(session);
             }
-        });
+        };
+        // Of a dead one, another thread removes the tickets: those ahead of them may be dead as
+        // well, and a thousand such visits inside each other would take a long stack.
+        let is_over = self.context.peers.watch(session, died.clone()) == Watched::IsDead;
+        if is_over && self.helpers[book].tell(died).is_err() {
+            self.context.watchers.notify_all();
+        }
     }
 
     /// Removes a dead session from every book that this engine has looked into.

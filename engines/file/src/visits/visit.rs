@@ -207,7 +207,7 @@ impl<'a> Visit<'a> {
         self.over = true;
         let book = self.slot.book.as_mut().expect("a visit has a book");
         let written = if answer.is_ok() && book.is_pending() { book.write() } else { Ok(()) };
-        if written.is_err() || (answer.is_err() && self.stirred) {
+        if written.is_err() || (answer.is_err() && (self.stirred || book.is_pending())) {
             // The state is ahead of the file: it is read again.
             self.slot.forget();
             let written = written.map_err(|error| self.refused("write to", error));

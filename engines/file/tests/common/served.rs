@@ -5,10 +5,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread;
 
-use tenure_core::{Engine as _, TicketState, WaitMode};
+use tenure_core::{Engine as _, LeaveMode, Share, Ticket, TicketState, WaitMode, Wake};
 use tenure_file::FileStore;
 
-use super::{block_on, join, key, leave, part, ticket, wait, work};
+use super::{block_on, is_ready, join, key, leave, part, ticket, wait, work};
 
 /// Serves commands in the other process: one command a line.
 pub(crate) fn serve() {
@@ -74,6 +74,7 @@ pub(crate) fn serve() {
                 numbers.join(" ")
             }
             ["damage", book] => damage(&store, Path::new(&dir), book),
+            ["torn"] => torn(&store, &Path::new(&dir).join("filler")),
             ["fill"] => fill(&store, &Path::new(&dir).join("filler")),
             ["next", name] => block_on(store.add(&key(name), 1, None)).unwrap().value.to_string(),
             _ => panic!("{line:?} is no command"),
@@ -115,6 +116,38 @@ fn fill(store: &FileStore, filler: &Path) -> String {
     join(store, &ticket("k"));
     let more = block_on(store.line(&key("k"))).unwrap().len() == joined + 1;
     format!("{kept} {more} {:?} {error}", error.kind())
+}
+
+/// A reader waits behind a writer, and the release of the writer cannot be written. Returns whether
+/// the reader was served nevertheless.
+fn torn(store: &FileStore, filler: &Path) -> String {
+    let reader = || Ticket { share: Share::READER, ..ticket("k") };
+    let (holds, writer, waits) = (reader(), ticket("k"), reader());
+    for ticket in [&holds, &writer, &waits] {
+        join(store, ticket);
+    }
+    // Their releases fill the last page of the log.
+    let others: Vec<_> = (0..400).map(|_| ticket("k")).collect();
+    for other in &others {
+        join(store, other);
+    }
+    let mut file = std::fs::File::create(filler).unwrap();
+    while file.write_all(&[1; 4096]).is_ok() {}
+    let release = |ticket: &Ticket| block_on(store.leave(ticket, LeaveMode::Now));
+    let is_full = others.iter().any(|other| release(other).is_err());
+    let error = release(&writer).unwrap_err();
+    let line = block_on(store.line(&key("k"))).unwrap();
+    assert!(is_full && line.iter().any(|(ticket, _)| ticket.id == writer.id), "{error}");
+    loop {
+        match is_ready(&mut Box::pin(store.watch(&waits, TicketState::Waiting))) {
+            None => return "it waits".to_owned(),
+            Some(Ok(Wake::Look)) => {
+                let place = block_on(store.renew(&waits)).unwrap().expect("it is in the line");
+                assert_eq!(place.state, TicketState::Waiting);
+            }
+            Some(other) => return format!("{other:?}"),
+        }
+    }
 }
 
 /// Finds a damaged book on a full disk several times, and once more when there is room. Returns the

@@ -129,7 +129,7 @@ impl Layer for MemoryView {
         Err(Error::unsupported(NO_LIST))
     }
 
-    async fn tally(&self, _key: &Key, _by: u64, _window: Option<Window>) -> Result<CounterValue> {
+    async fn add(&self, _key: &Key, _by: u64, _window: Option<Window>) -> Result<CounterValue> {
         Err(Error::unsupported(NO_NUMBERS))
     }
 

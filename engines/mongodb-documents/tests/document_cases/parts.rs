@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use mongodb::bson::{Document, bson, doc};
-use tenure_core::{ErrorKind, TicketState};
+use tenure_core::{ErrorKind, Loss, TicketState};
 use tenure_mongodb_documents::{DocumentLocks, Documents, Path};
 
 use super::shop::{Line, Order, Part, Shop, line, long_order, order, part, patient};
@@ -84,6 +84,45 @@ fn hierarchical_a_part_is_lost_with_what_is_around_it() {
         assert_eq!(error.kind(), ErrorKind::Lost, "{error:?}");
         assert_eq!(shop.seen(43).await, long_order(43, 1));
         whole.release().await.unwrap();
+    });
+}
+
+#[test]
+fn hierarchical_a_part_is_not_locked_if_the_whole_is_lost_while_it_waits() {
+    play(async || {
+        let shop = Shop::open_with(Documents::new().hierarchical()).await;
+        shop.orders.insert_one(long_order(43, 2)).await.unwrap();
+        let (whole, inner) = (shop.there.document(43), shop.there.part::<Part>(43, part(1, 7)));
+        let busy = inner.lock().await.unwrap();
+        let of_busy = whole.line().await.unwrap().remove(0).id;
+        let lock = shop.here.part::<Part>(43, part(1, 7));
+        let waiter = tokio::spawn(async move { lock.lock().await });
+        until("the part is waited for", async || inner.line().await.unwrap().len() == 2).await;
+        let mut around = whole.line().await.unwrap();
+        around.retain(|ticket| ticket.id != of_busy);
+        whole.break_ticket(around[0].id).await.unwrap();
+        let error = soon("the loss ends the wait", waiter).await.unwrap().unwrap_err();
+        assert_eq!(error.loss(), Some(Loss::Broken), "{error:?}");
+        until("its lines are left", async || inner.line().await.unwrap().len() == 1).await;
+        busy.release().await.unwrap();
+    });
+}
+
+#[test]
+fn several_parts_are_not_locked_if_one_is_lost_while_another_is_waited_for() {
+    play(async || {
+        let shop = Shop::open().await;
+        shop.orders.insert_one(long_order(43, 3)).await.unwrap();
+        let [first, second] = [1, 2].map(|sku| shop.there.part::<Line>(43, line(sku)));
+        let busy = second.lock().await.unwrap();
+        let lines = shop.here.parts::<Line>(43, [line(1), line(2)]);
+        let both = tokio::spawn(async move { lines.lock().await });
+        until("the second is waited for", async || second.line().await.unwrap().len() == 2).await;
+        first.break_ticket(first.line().await.unwrap()[0].id).await.unwrap();
+        let error = soon("the loss ends the wait", both).await.unwrap().unwrap_err();
+        assert_eq!(error.loss(), Some(Loss::Broken), "{error:?}");
+        until("its lines are left", async || second.line().await.unwrap().len() == 1).await;
+        busy.release().await.unwrap();
     });
 }
 

@@ -54,7 +54,7 @@ fn a_clock_that_is_set_back_makes_no_window_longer() {
             !refused.allowed && refused.resets_in.is_some_and(|left| left <= per),
             "{refused:?}"
         );
-        let is_open = async || counter().add(1).await.is_ok_and(|tally| tally.allowed);
+        let is_open = async || counter().add(1).await.is_ok_and(|count| count.allowed);
         until("the window is over", is_open).await;
         assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
     });

@@ -345,7 +345,7 @@ fn a_window_that_cannot_be_read_lets_nobody_in() {
             ask(&server, doc! { "update": "locks", "updates": [change] });
             for by in [1, 1, 0] {
                 match store.add(&key, by, window).await {
-                    Ok(tally) if odd == Bson::Double(4e12) && tally.value == 2 => {}
+                    Ok(count) if odd == Bson::Double(4e12) && count.value == 2 => {}
                     Err(error) if error.to_string().contains("a stored number cannot be read") => {}
                     other => faults.push(format!("{field} {odd}: {other:?}")),
                 }

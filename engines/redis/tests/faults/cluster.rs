@@ -185,10 +185,10 @@ fn no_answer_goes_to_another_question_while_slots_move() {
                 let mut last = 0;
                 while !over.load(Ordering::Relaxed) {
                     match store.add(&key, by, None).await {
-                        Ok(tally) => {
-                            assert!(tally.value > last, "{} came after {last}", tally.value);
-                            assert_eq!(tally.value % by, 0, "{} is another's", tally.value);
-                            last = tally.value;
+                        Ok(count) => {
+                            assert!(count.value > last, "{} came after {last}", count.value);
+                            assert_eq!(count.value % by, 0, "{} is another's", count.value);
+                            last = count.value;
                         }
                         Err(error) => assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}"),
                     }

@@ -123,7 +123,7 @@ const ALL: [Verb; 9] = [
     Verb::Events,
     Verb::Line,
     Verb::Keys,
-    Verb::Tally,
+    Verb::Add,
     Verb::Swap,
 ];
 
@@ -167,7 +167,7 @@ impl Engine for Moody {
     }
 
     async fn add(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
-        self.heed(Verb::Tally).await?.add(key, by, window).await
+        self.heed(Verb::Add).await?.add(key, by, window).await
     }
 
     async fn swap(&self, key: &Key, seen: &str, value: &str) -> Result<String> {

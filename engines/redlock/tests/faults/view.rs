@@ -203,3 +203,17 @@ fn a_writer_that_becomes_a_reader_is_shown_as_one() {
         });
     }
 }
+
+#[test]
+fn a_join_that_is_sent_again_after_a_break_reports_the_break() {
+    play(3, async |stage| {
+        let (holding, waiting, operator) = (stage.client(), stage.client(), stage.client());
+        let (holder, waiter) = (ticket(), ticket());
+        hold(&holding, &holder).await;
+        wait(&waiting, &waiter).await;
+        operator.leave(&waiter, LeaveMode::Graceful).await.unwrap();
+        let error = waiting.join(&waiter, WaitMode::Wait).await.unwrap_err();
+        assert_eq!(error.loss(), Some(Loss::Broken));
+        assert_eq!(operator.line(&key()).await.unwrap().len(), 1, "it stays out");
+    });
+}
