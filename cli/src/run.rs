@@ -97,9 +97,9 @@ pub(crate) struct Args {
     /// Where the store keeps leases, a run that is started again need not wait for the end of its
     /// own lease: it removes the ticket of an earlier run of the same NAME and user, if all
     /// processes of that run have certainly ended. Waiters that are already in line are served
-    /// first. Each run keeps a file in ~/.local/state/tenure-runs locked, which tells a later one.
-    /// If that file is missing, as on another machine or in a new container, tenure says so and
-    /// waits for the end of the lease.
+    /// first. The processes of a run keep a file in ~/.local/state/tenure-runs locked. While it is
+    /// locked, and where it is missing, as on another machine or in a new container, tenure says
+    /// that the run may still run, and waits for the end of its lease.
     /// The owner shows NAME in the place of the command.
     #[arg(long = "as", value_name = "NAME")]
     pub(crate) name: Option<OsString>,

@@ -76,8 +76,8 @@ macro_rules! lease_options {
             self
         }
 
-        /// The time between two renewals, a third of the ttl by default and at least 1 ms. It has no
-        /// effect after [`manual_renewal`](Self::manual_renewal).
+        /// The time between two renewals, a third of the ttl by default and at least 1 ms. It has
+        /// no effect after [`manual_renewal`](Self::manual_renewal).
         pub fn renew_every(mut self, period: std::time::Duration) -> Self {
             self.claim.options.renew_every = Some(period);
             self

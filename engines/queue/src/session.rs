@@ -62,8 +62,8 @@ impl Session {
     }
 
     /// Returns the remaining life for a holder. Core subtracts 1 % for the drift of the store's
-    /// clock, and a margin of 1 %, so it relies on 98 % of this. The two percent of the time that has
-    /// passed are subtracted here.
+    /// clock, and a margin of 1 %, so it relies on 98 % of this. The two percent of the time that
+    /// has passed are subtracted here.
     pub(crate) fn reliable_life(&self, now: Time) -> Duration {
         let life = self.life(now);
         life.saturating_sub(self.granted.saturating_sub(life) / 49)

@@ -38,8 +38,8 @@ pub struct RecordEngine<S: RecordStore> {
     sampler: Sampler,
     /// When the next sweep is due.
     next_sweep: Mutex<Time>,
-    /// The backoff of tickets that were polled lately. A read does not know that a transaction holds
-    /// the line, and finds the same news at each watch.
+    /// The backoff of tickets that were polled lately. A read does not know that a transaction
+    /// holds the line, and finds the same news at each watch.
     polled: Mutex<ExpiringMap<Backoff>>,
 }
 

@@ -115,7 +115,7 @@ pub async fn optimistic_step<S: OptimisticStore>(
                 known = now;
                 changes += 1;
                 if changes >= CHANGES_MAX {
-                    // What was read is old after the pause.
+                    // The record is old after the pause.
                     known = None;
                     tokio::time::sleep(backoff.pause()).await;
                 }
