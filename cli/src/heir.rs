@@ -26,7 +26,9 @@ use crate::owner::OwnerParts;
 use crate::screen::{printable, quoted};
 use crate::store::{SETTLE_MAX, state_directory, without_secrets};
 use crate::supervisor::keeper::inheritable;
+use crate::supervisor::process_tree::ProcessTree;
 use crate::supervisor::signals::Signals;
+use crate::supervisor::task::marks_of;
 
 /// The directory of the files, in the user's directory for state.
 const DIRECTORY: &str = "tenure-runs";
@@ -43,8 +45,8 @@ pub(crate) struct NamedRuns<'a> {
 }
 
 impl<'a> NamedRuns<'a> {
-    /// `None`: the store removes the tickets of dead processes itself, or this user has no
-    /// directory for state.
+    /// `None`: the store removes the tickets of dead processes itself, this user has no directory
+    /// for state, or the system has no boot id, as outside of Linux.
     pub(crate) fn of(
         name: &OsStr,
         key: &'a str,
@@ -55,6 +57,7 @@ impl<'a> NamedRuns<'a> {
         if locks.guarantees().liveness == Liveness::Kernel {
             return None;
         }
+        fs::metadata(BOOT_ID).ok()?;
         let mut hasher = DefaultHasher::new();
         (name, key, without_secrets(url)).hash(&mut hasher);
         let file = state_directory()?.join(DIRECTORY).join(format!("{:016x}", hasher.finish()));
@@ -77,7 +80,7 @@ impl<'a> NamedRuns<'a> {
         };
         for entry in line.iter().filter(|entry| is_like_a_predecessor(&own, entry)) {
             let (key, owner) = (quoted(self.key), printable(&entry.owner));
-            if !self.has_ended(signals, entry.id)? {
+            if !self.has_ended(signals, entry)? {
                 say_if(!self.quiet, || {
                     format!("{key}: {owner} may still run: its ticket stays until its lease ends")
                 });
@@ -96,8 +99,8 @@ impl<'a> NamedRuns<'a> {
     }
 
     /// Writes the file of this run, which holds the lock with this ticket from now on. Later
-    /// children inherit the returned file.
-    pub(crate) fn begin(&self, ticket: TicketId) -> Option<OwnedFd> {
+    /// children inherit it.
+    pub(crate) fn begin(&self, ticket: TicketId) -> Option<RunFile> {
         self.write(ticket)
             .inspect_err(|error| {
                 let file = self.file.display();
@@ -109,7 +112,7 @@ impl<'a> NamedRuns<'a> {
     }
 
     /// Writes the file and locks it, before it has its name.
-    fn write(&self, ticket: TicketId) -> io::Result<OwnedFd> {
+    fn write(&self, ticket: TicketId) -> io::Result<RunFile> {
         let content = content(ticket)?;
         if let Some(directory) = self.file.parent() {
             DirBuilder::new().mode(0o700).recursive(true).create(directory)?;
@@ -119,19 +122,26 @@ impl<'a> NamedRuns<'a> {
         let mut file =
             File::options().write(true).create_new(true).mode(0o600).open(&unfinished)?;
         file.try_lock()?;
-        file.write_all(content.as_bytes())?;
-        fs::rename(&unfinished, &self.file)?;
-        inheritable(&file.into())
+        let written = file.write_all(content.as_bytes());
+        let named = written.and_then(|()| fs::rename(&unfinished, &self.file));
+        named.inspect_err(|_| drop(fs::remove_file(&unfinished)))?;
+        let path = self.file.clone();
+        Ok(RunFile { _inherited: inheritable(&file.into())?, path, content })
     }
 
-    /// Whether the run with this ticket has certainly ended. Waits for its keeper, which may still
-    /// be killing its command.
-    fn has_ended(&self, signals: &mut Signals, ticket: TicketId) -> Result<bool, Failure> {
-        let began = Instant::now();
+    /// Whether the run with this ticket has ended. Waits for its keeper, which may still be killing
+    /// its command. A process that has closed the file is known by its environment, if this user
+    /// may read that.
+    fn has_ended(&self, signals: &mut Signals, entry: &LineEntry) -> Result<bool, Failure> {
+        let marks = marks_of(self.key, entry.number);
+        let (began, tree) = (Instant::now(), ProcessTree::Marked { group: None, marks });
         loop {
-            match self.is_locked(ticket) {
-                Ok(Some(true)) if began.elapsed() < SETTLE_MAX => {}
-                is_locked => return Ok(matches!(is_locked, Ok(Some(false)))),
+            let Ok(Some(is_locked)) = self.is_locked(entry.id) else { return Ok(false) };
+            if !is_locked && tree.members().is_ok_and(|members| members.is_empty()) {
+                return Ok(true);
+            }
+            if began.elapsed() >= SETTLE_MAX {
+                return Ok(false);
             }
             if let Err(signal) = signals.within(PAUSE, pending::<()>())? {
                 return Err(Failure::asked(signal));
@@ -146,6 +156,22 @@ impl<'a> NamedRuns<'a> {
         let is_own = file.metadata()?.uid() == geteuid().as_raw();
         let is_of_it = is_own && io::read_to_string(&file)? == content(ticket)?;
         Ok(is_of_it.then(|| file.try_lock_shared().is_err()))
+    }
+}
+
+/// The file of a run that holds the lock. Dropping this removes the file.
+pub(crate) struct RunFile {
+    _inherited: OwnedFd,
+    path: PathBuf,
+    content: String,
+}
+
+impl Drop for RunFile {
+    fn drop(&mut self) {
+        // A later run may have replaced it. Without its file, that one is only not taken over.
+        if fs::read_to_string(&self.path).is_ok_and(|content| content == self.content) {
+            let _ = fs::remove_file(&self.path); // it may be gone
+        }
     }
 }
 

@@ -50,7 +50,11 @@ impl Wake for Broken {
     }
 }
 
-/// A log subscriber that panics when it is given a warning.
+/// Longer than a busy machine keeps a thread waiting.
+const TTL: Duration = Duration::from_secs(60);
+const EVERY: Duration = Duration::from_millis(200);
+
+/// A log subscriber of all tests here that panics when it is given a warning.
 struct Nervous;
 
 impl Subscriber for Nervous {
@@ -90,7 +94,7 @@ fn a_subscriber_that_panics_does_not_end_the_renewals_of_other_locks() {
     tracing::subscriber::set_global_default(Nervous).unwrap();
     let renewals = Arc::<AtomicU64>::default();
     let locks = Locks::on(Counted(Memory::new(), renewals.clone()), host());
-    let lock = |key| locks.mutex(key).ttl(Duration::from_secs(3));
+    let lock = |key| locks.mutex(key).ttl(TTL).renew_every(EVERY);
     let b = block_on(lock("b").lock()).unwrap();
     let a = block_on(lock("a").max_hold(Duration::from_millis(100)).lock()).unwrap();
     block_on(a.lost());
@@ -99,10 +103,9 @@ fn a_subscriber_that_panics_does_not_end_the_renewals_of_other_locks() {
 
 #[test]
 fn a_waker_that_panics_does_not_end_the_renewals_of_other_locks() {
-    const TTL: Duration = Duration::from_secs(3);
     let (host, renewals) = (host(), Arc::<AtomicU64>::default());
     let locks = Locks::on(Counted(Memory::new(), renewals.clone()), host.clone());
-    let lock = |key| locks.mutex(key).ttl(TTL).lock();
+    let lock = |key| locks.mutex(key).ttl(TTL).renew_every(EVERY).lock();
     let (a, b) = (block_on(lock("a")).unwrap(), block_on(lock("b")).unwrap());
     let mut lost = pin!(a.lost());
     let broken = Waker::from(Arc::new(Broken));

@@ -35,6 +35,11 @@ pub(crate) enum TaskKind {
     Adopt(Option<Pid>),
 }
 
+/// The environment entries that only processes of a command with this key and token have.
+pub(crate) fn marks_of(key: &str, token: u64) -> Vec<Vec<u8>> {
+    [format!("{KEY}={key}"), format!("{TOKEN}={token}")].map(String::into_bytes).into()
+}
+
 impl Task {
     /// Encodes the task for the control channel.
     pub(crate) fn pack(&self) -> Vec<Vec<u8>> {

@@ -21,8 +21,8 @@ use crate::{
     Ticket, TicketState, Time, WaitMode, Wake, Window, spawn_cancellable,
 };
 
-/// Maximum operations in flight on the runtime, and maximum renewals and leaves. Those that only
-/// wait are not counted. A busy runtime notices late that a caller is gone.
+/// Maximum renewals and leaves in flight on the runtime, and maximum other operations. Watches and
+/// events are not counted. A busy runtime notices late that a caller is gone.
 const VERBS_MAX: usize = 512;
 
 /// Runs every operation on a runtime, and returns the answer. The futures may be awaited on any

@@ -182,6 +182,7 @@ impl Server for Members {
         } else {
             self.at_home.load(Ordering::Relaxed)
         };
+        let was_met = self.is_met();
         let until = Instant::now() + self.settings.connect_timeout;
         // All of them together have that time.
         let pause =
@@ -206,7 +207,10 @@ impl Server for Members {
                     self.is_met.store(true, Ordering::Release);
                     is_leaderless = true;
                 }
-                Ok(Some((wire, greeting))) => return self.opened(at, wire, greeting, is_home),
+                Ok(Some((wire, greeting))) => match self.opened(at, wire, greeting, is_home) {
+                    Err(error) => refused = Some(error),
+                    opened => return opened,
+                },
                 Err(error) if error.is_retryable() => troubles.push((at, error)),
                 // Another member may accept this client: try it.
                 Err(error) => refused = Some(error),
@@ -214,9 +218,9 @@ impl Server for Members {
             next = others.next();
         }
         if let Some(refused) = refused {
-            // Another member may accept this client once it answers.
-            let is_final = troubles.is_empty() && !is_leaderless;
-            return Err(if is_final { refused } else { refused.into_retryable() });
+            // A member that does not answer now has accepted this client before.
+            let may_pass = was_met && (is_leaderless || !troubles.is_empty());
+            return Err(if may_pass { refused.into_retryable() } else { refused });
         }
         troubles.sort_by_key(|(at, _)| *at);
         let others = errors::join(troubles.iter().map(|(_, error)| error));

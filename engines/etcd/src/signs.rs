@@ -19,8 +19,10 @@ use crate::{ask, link};
 
 /// Maximum keep-alives in a row, if the first one met a change of leaders.
 const SIGNS_MAX: usize = 2;
-/// Maximum failed reads in a row that confirm a keep-alive.
-const READS_MAX: u32 = 24;
+/// First pause between two reads that confirm a keep-alive, as a part of the time for all of them.
+const PAUSE_PART: u32 = 24;
+/// Longest pause between them, as a part of that time.
+const PAUSE_PART_MAX: u32 = 8;
 
 impl Etcd {
     /// Sends a keep-alive. Returns the remaining life of the session, counted from before it;
@@ -88,7 +90,7 @@ impl Etcd {
         open: &MemberConnection,
         within: Duration,
     ) -> Result<u64, Status> {
-        let mut pauses = Backoff::new(within / READS_MAX, within / 4);
+        let mut pauses = Backoff::new(within / PAUSE_PART, within / PAUSE_PART_MAX);
         loop {
             let read = unary(&open.wire, ask::RANGE, ask::get(self.keys.broken())).await;
             match read {

@@ -147,8 +147,8 @@ impl Locations {
         self.note_leaving(id, false);
     }
 
-    /// Notes that the ticket has left with that write. After [`take_left`](Self::take_left) it is
-    /// not asked for again.
+    /// Notes that the ticket has left with that write, unless [`take_left`](Self::take_left) was
+    /// called before: nothing reads it afterwards.
     pub(crate) fn has_left(&self, id: TicketId) {
         if self.is_leaving(id) {
             self.note_leaving(id, true);

@@ -25,7 +25,7 @@ const SERVER: &str = "(/*!80000 @@global.server_uuid */ /*M! concat(@@global.ser
 const WRITES: &str = "CAST(@@global.read_only AS CHAR) IN ('0', 'OFF')";
 /// The numbers of each generation are larger by a day in microseconds than those of the one
 /// before. So they grow through a fail-over, although the new primary may lack the last numbers of
-/// the old one and have a clock that is behind.
+/// the old one and have a clock that is behind. There is room for 80,000 generations.
 const GENERATION_STEP_US: u64 = 24 * 60 * 60 * 1_000_000;
 /// Whether the quarantine has to begin.
 const QUARANTINE_IS_DUE: &str =

@@ -27,7 +27,7 @@ pub(crate) const TIMELINE: &str =
 const SYSTEM: &str = "(SELECT system_identifier FROM pg_control_system())";
 /// The numbers of each generation are larger by a day in microseconds than those of the one
 /// before. So they grow through a fail-over, although the new primary may lack the last numbers of
-/// the old one and have a clock that is behind.
+/// the old one and have a clock that is behind. There is room for 80,000 generations.
 const GENERATION_STEP_US: u64 = 24 * 60 * 60 * 1_000_000;
 
 /// Sends notices. The transactions with notices of one server commit one after the other, so this

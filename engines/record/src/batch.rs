@@ -73,7 +73,7 @@ impl<S: RecordStore> LineBatcher<S> {
             answers_within: guarantees.answers_within,
             calls_max,
             room: Arc::new(Semaphore::new(calls_max)),
-            room_for_others: Arc::new(Semaphore::new(calls_max.div_ceil(2))),
+            room_for_others: Arc::new(Semaphore::new((calls_max / 2).max(1))),
             queues: Mutex::default(),
         }))
     }

@@ -125,3 +125,83 @@ pub async fn optimistic_step<S: OptimisticStore>(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::contract::LineRecord;
+
+    /// A store whose record other clients write before each of the next writes.
+    struct Contended {
+        row_waits: RowWaits,
+        changes: AtomicU32,
+        reads: AtomicU32,
+    }
+
+    impl OptimisticStore for Contended {
+        fn row_waits(&self) -> &RowWaits {
+            &self.row_waits
+        }
+
+        async fn write_alone(
+            &self,
+            _: &Key,
+            _: &LoneStep,
+            _: &mut RowWait<'_>,
+        ) -> Result<WriteOutcome> {
+            Ok(WriteOutcome::Locked)
+        }
+
+        async fn read_record(&self, _: &Key) -> Result<ReadRecord> {
+            self.reads.fetch_add(1, SeqCst);
+            Ok(ReadRecord { found: FoundRecord::default(), version: 0, at_us: 0 })
+        }
+
+        async fn write(
+            &self,
+            key: &Key,
+            _: &ReadRecord,
+            _: &RecordChange,
+            _: &mut RowWait<'_>,
+        ) -> Result<WriteOutcome> {
+            if self.changes.load(SeqCst) == 0 {
+                return Ok(WriteOutcome::Written(1));
+            }
+            self.changes.fetch_sub(1, SeqCst);
+            let now = self.read_record(key).await?;
+            self.reads.fetch_sub(1, SeqCst);
+            Ok(WriteOutcome::Changed(Some(now)))
+        }
+
+        async fn pause(&self, _: &mut RowWait<'_>) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_step_pauses_after_the_third_write_of_others_and_reads_the_record_again() {
+        let key = Key::new("k").unwrap();
+        let change = RecordChange {
+            record: LineRecord::default(),
+            serves: false,
+            until_us: u64::MAX,
+            notices: Vec::new(),
+        };
+        for (changes, reads) in [(0, 1), (2, 1), (3, 2), (20, 19)] {
+            let store = Contended {
+                row_waits: RowWaits::new(true),
+                changes: changes.into(),
+                reads: 0.into(),
+            };
+            let began = Instant::now();
+            let mut decide = |_: &FoundRecord| Some(change.clone());
+            assert_eq!(optimistic_step(&store, &key, None, &mut decide).await.unwrap(), None);
+            assert_eq!(began.elapsed() > Duration::ZERO, changes > 2, "{changes}");
+            assert_eq!(store.reads.load(SeqCst), reads, "{changes}");
+        }
+    }
+}

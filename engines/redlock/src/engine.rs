@@ -61,11 +61,13 @@ impl Engine for Quorum {
                 drop(ended);
                 self.first_attempt(ticket, mode).await
             }
-            // An earlier join put it in, and its answer was lost. A broken ticket stays out.
-            Some(_) => {
-                let renewed = self.renew(ticket).await;
-                renewed.and_then(|place| place.ok_or_else(|| Error::lost(Loss::Broken)))
-            }
+            // An earlier join put it in, and its answer was lost. A ticket that is gone stays out.
+            Some(_) => match self.renew(ticket).await {
+                Ok(None) if self.was_broken(ticket.id).await => Err(Error::lost(Loss::Broken)),
+                renewed => {
+                    renewed.and_then(|place| place.ok_or_else(|| Error::lost(Loss::Expired)))
+                }
+            },
         };
         let may_stay =
             |place: &Place| mode == WaitMode::Wait || place.state == TicketState::Holding;

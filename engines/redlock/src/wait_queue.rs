@@ -220,7 +220,7 @@ impl Quorum {
     }
 
     /// Whether this ticket was broken while it waited.
-    async fn was_broken(&self, id: TicketId) -> bool {
+    pub(crate) async fn was_broken(&self, id: TicketId) -> bool {
         let any = |poll: &Poll<CounterValue>| poll.answers().any(|count| count.value > 0);
         any(&self.count_breaks(id, 0, Duration::from_secs(1), any).await)
     }
