@@ -66,6 +66,7 @@ struct Pending {
     /// The number of the ticket, if an answer of the server contained it.
     number: Option<u64>,
     served: Option<u64>,
+    is_asked_to_leave: bool,
     /// Whether notifications may have been lost.
     must_look: bool,
     /// When the ticket expires unless it is renewed.
@@ -122,7 +123,14 @@ impl Subscriptions {
             state.full = (state.tickets.len() * 2).max(TICKETS_FULL);
         }
         let generation = state.generation;
-        let fresh = Pending { generation, number: None, served: None, must_look: false, ends };
+        let fresh = Pending {
+            generation,
+            number: None,
+            served: None,
+            is_asked_to_leave: false,
+            must_look: false,
+            ends,
+        };
         state.tickets.entry(id).or_insert(fresh).ends = ends;
     }
 
@@ -167,9 +175,8 @@ impl Subscriptions {
                 (Notification::Served(number), Some(pending)) if pending.may_have(number) => {
                     pending.served = Some(number);
                 }
-                (Notification::Served(_) | Notification::Told, Some(pending)) => {
-                    pending.must_look = true;
-                }
+                (Notification::Served(_), Some(pending)) => pending.must_look = true,
+                (Notification::Told, Some(pending)) => pending.is_asked_to_leave = true,
                 (Notification::Out, Some(_)) => drop(state.tickets.remove(&id)),
                 (_, None) => {}
             }
@@ -215,7 +222,7 @@ impl Subscriptions {
         let generation = state.generation;
         let Some(pending) = state.tickets.get_mut(&id) else { return Some(Wake::Look) };
         let missed = std::mem::replace(&mut pending.generation, generation) != generation;
-        if std::mem::take(&mut pending.must_look) || missed {
+        if std::mem::take(&mut pending.must_look) || missed || pending.is_asked_to_leave {
             return Some(Wake::Look);
         }
         pending.served.filter(|_| seen == TicketState::Waiting).map(Wake::Served)
@@ -249,11 +256,15 @@ mod tests {
             None,
             "that is known"
         );
-        let watch = || subscriptions.watch(id, TicketState::Holding).now_or_never();
-        subscriptions.deliver(id, Notification::Told);
-        assert_eq!((watch(), watch()), (Some(Wake::Look), None), "a break may be lost again");
-        subscriptions.deliver(id, Notification::Out);
-        assert_eq!((watch(), watch()), (Some(Wake::Look), Some(Wake::Look)));
+        for last in [Notification::Told, Notification::Out] {
+            subscriptions.deliver(id, last);
+            for _ in 0..2 {
+                assert_eq!(
+                    subscriptions.watch(id, TicketState::Holding).now_or_never(),
+                    Some(Wake::Look)
+                );
+            }
+        }
     }
 
     #[test]
