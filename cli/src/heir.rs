@@ -1,9 +1,10 @@
 //! `--as NAME`: a run that was restarted removes the ticket of its dead predecessor, and does not
 //! wait for the end of its lease.
 //!
-//! Each run with a name writes a file with its ticket, and keeps it locked. The keeper and all
-//! processes of the command inherit the lock. So a run has ended if this machine has its file, and
-//! no process keeps that locked. A store in files needs none of this: its locks end as these do.
+//! Each run with a name writes a file with its ticket, and keeps it locked. The keeper and the
+//! command inherit the lock. So a run has ended if this machine has its file, no process keeps that
+//! locked, and no process has the run's token in its environment. A store in files needs none of
+//! this: its locks end as these do.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File};
