@@ -9,7 +9,6 @@
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File};
 use std::future::pending;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
@@ -18,9 +17,9 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::process::{Pid, geteuid, test_kill_process};
-use tenure::Locks;
 use tenure::guarantees::Liveness;
 use tenure::inspect::{LineEntry, TicketId};
+use tenure::{Key, Locks};
 
 use crate::failure::{Failure, say, say_if};
 use crate::owner::OwnerParts;
@@ -59,10 +58,10 @@ impl<'a> NamedRuns<'a> {
             return None;
         }
         fs::metadata(BOOT_ID).ok()?;
-        let mut hasher = DefaultHasher::new();
-        (name, key, without_secrets(url)).hash(&mut hasher);
-        let file = state_directory()?.join(DIRECTORY).join(format!("{:016x}", hasher.finish()));
-        Some(Self { key, file, quiet })
+        // Later versions find the file by the same name.
+        let of_name = format!("{name:?} {}", without_secrets(url));
+        let file_name = Key::new(key).ok()?.canonical(&of_name);
+        Some(Self { key, file: state_directory()?.join(DIRECTORY).join(file_name), quiet })
     }
 
     /// Removes the tickets of predecessors that have ended from the line.

@@ -115,7 +115,7 @@ impl<E: Engine> OnRuntime<E> {
         &self.engine
     }
 
-    async fn ask<T, F>(&self, verb: impl FnOnce(Arc<E>) -> F) -> Result<T>
+    async fn ask<T, F>(&self, room: &Arc<Semaphore>, verb: impl FnOnce(Arc<E>) -> F) -> Result<T>
     where
         T: Send + 'static,
         F: Future<Output = Result<T>> + Send + 'static,
@@ -124,7 +124,7 @@ impl<E: Engine> OnRuntime<E> {
         if let Some(_here) = self.in_place() {
             return verb(self.engine.clone()).await;
         }
-        Box::pin(self.ask_host(&self.room, verb(self.engine.clone()))).await
+        Box::pin(self.ask_host(room, verb(self.engine.clone()))).await
     }
 
     /// A place on the caller's task, if the engine can be called there.
@@ -245,23 +245,15 @@ impl<E: Engine> Engine for OnRuntime<E> {
     }
 
     async fn renew(&self, ticket: &Ticket) -> Result<Option<Place>> {
-        if let Some(_here) = self.in_place() {
-            return self.engine.renew(ticket).await;
-        }
-        let (ticket, engine) = (ticket.clone(), self.engine.clone());
-        let verb = async move { engine.renew(&ticket).await };
-        Box::pin(self.ask_host(&self.room_to_keep, verb)).await
+        let ticket = ticket.clone();
+        self.ask(&self.room_to_keep, move |engine| async move { engine.renew(&ticket).await }).await
     }
 
     async fn leave(&self, ticket: &Ticket, how: LeaveMode) -> Result<LeaveOutcome> {
         let never_began = self.joins.never_began(ticket.id, self.runtime.now());
-        let mut left = if let Some(_here) = self.in_place() {
-            self.engine.leave(ticket, how).await?
-        } else {
-            let leaving = ticket.clone();
-            let verb = |engine: Arc<E>| async move { engine.leave(&leaving, how).await };
-            Box::pin(self.ask_host(&self.room_to_keep, verb(self.engine.clone()))).await?
-        };
+        let leaving = ticket.clone();
+        let leave = |engine: Arc<E>| async move { engine.leave(&leaving, how).await };
+        let mut left = self.ask(&self.room_to_keep, leave).await?;
         if never_began && left == LeaveOutcome::Absent {
             // The join never reached the engine, so it cannot happen later.
             left = LeaveOutcome::Waiting;
@@ -282,22 +274,23 @@ impl<E: Engine> Engine for OnRuntime<E> {
 
     async fn line(&self, key: &Key) -> Result<Vec<(Ticket, Place)>> {
         let key = key.clone();
-        self.ask(move |engine| async move { engine.line(&key).await }).await
+        self.ask(&self.room, move |engine| async move { engine.line(&key).await }).await
     }
 
     async fn keys(&self, prefix: &str) -> Result<Vec<Key>> {
         let prefix = prefix.to_owned();
-        self.ask(move |engine| async move { engine.keys(&prefix).await }).await
+        self.ask(&self.room, move |engine| async move { engine.keys(&prefix).await }).await
     }
 
     async fn add(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
         let key = key.clone();
-        self.ask(move |engine| async move { engine.add(&key, by, window).await }).await
+        self.ask(&self.room, move |engine| async move { engine.add(&key, by, window).await }).await
     }
 
     async fn swap(&self, key: &Key, seen: &str, value: &str) -> Result<String> {
         let (key, seen, value) = (key.clone(), seen.to_owned(), value.to_owned());
-        self.ask(move |engine| async move { engine.swap(&key, &seen, &value).await }).await
+        self.ask(&self.room, move |engine| async move { engine.swap(&key, &seen, &value).await })
+            .await
     }
 
     async fn close(&self) {

@@ -177,6 +177,16 @@ mod tests {
         store.listen(INBOX).await.unwrap().expect("the server wakes")
     }
 
+    /// Sends a notice to the inbox as `root`, who may write also on a server that is read-only.
+    fn ring(server: &Server, number: u64) -> RecordNotice {
+        let kind = RecordNoticeKind::Served(number);
+        let notice = RecordNotice { inbox: INBOX, ticket: TicketId::fresh(), kind };
+        let text = bytes_literal(&texts(&[notice]));
+        let insert = format!("INSERT INTO locks.tenure_notice VALUES ({text}, 0)");
+        server.sql(&format!("{insert}; CALL locks.tenure_ring_1({text})")).unwrap();
+        notice
+    }
+
     #[tokio::test]
     async fn a_reader_without_a_receiver_leaves_the_notices_to_its_successor() {
         if !have(&[MARIADB]) {
@@ -188,15 +198,7 @@ mod tests {
             // Its reader sleeps for up to a second more, and has the same inbox.
             drop(listener(&store).await);
             let mut next = listener(&store).await;
-            let kind = RecordNoticeKind::Served(number);
-            let notice = RecordNotice { inbox: INBOX, ticket: TicketId::fresh(), kind };
-            let text = bytes_literal(&texts(&[notice]));
-            server
-                .sql(&format!(
-                    "INSERT INTO locks.tenure_notice VALUES ({text}, 0); \
-                     CALL locks.tenure_ring_1({text})"
-                ))
-                .unwrap();
+            let notice = ring(&server, number);
             assert_eq!(next.recv().await, Some(notice));
         }
     }
@@ -210,18 +212,8 @@ mod tests {
         let store = MysqlStore::open(Settings::from_url(server.url()).unwrap()).await.unwrap();
         let mut notices = listener(&store).await;
         server.sql("SET GLOBAL read_only = 1").unwrap();
-        let kind = RecordNoticeKind::Served(1);
-        let text = bytes_literal(&texts(&[RecordNotice {
-            inbox: INBOX,
-            ticket: TicketId::fresh(),
-            kind,
-        }]));
-        // `root` may write nevertheless, as the thread of a replica does.
-        server
-            .sql(&format!(
-                "INSERT INTO locks.tenure_notice VALUES ({text}, 0); CALL locks.tenure_ring_1({text})"
-            ))
-            .unwrap();
+        // As the thread of a replica does.
+        ring(&server, 1);
         assert_eq!(notices.recv().await, None);
         assert_eq!(server.sql("SELECT count(*) FROM locks.tenure_notice").unwrap(), "1");
     }

@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use tenure_core::NUMBER_MAX;
-use tenure_record::Inbox;
+use tenure_record::{GENERATION_STEP_US, Inbox, QUARANTINE_IS_DUE};
 
 /// The server's clock, in microseconds since 1970. `now` would be the clock when the statement
 /// began. The procedures set the time zone.
@@ -23,13 +23,6 @@ const BEGAN: &str = "timestampdiff(MICROSECOND, '1970-01-01', utc_timestamp(6))"
 const SERVER: &str = "(/*!80000 @@global.server_uuid */ /*M! concat(@@global.server_id, '/', @@global.server_uid) */)";
 /// Whether the server writes. From MariaDB 12 on, the value is a word.
 const WRITES: &str = "CAST(@@global.read_only AS CHAR) IN ('0', 'OFF')";
-/// The numbers of each generation are larger by a day in microseconds than those of the one
-/// before. So they grow through a fail-over, although the new primary may lack the last numbers of
-/// the old one and have a clock that is behind. There is room for 80,000 generations.
-const GENERATION_STEP_US: u64 = 24 * 60 * 60 * 1_000_000;
-/// Whether the quarantine has to begin.
-const QUARANTINE_IS_DUE: &str =
-    "(NOT {is_known} OR m.serve_from_us > {clock} + greatest(m.longest_us, m.longest_before_us))";
 /// The settings of a session in which procedures are made. A procedure keeps the mode.
 pub(crate) const MODE: &str = "SET SESSION sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION'";
 

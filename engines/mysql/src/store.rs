@@ -7,9 +7,9 @@ use mysql_async::{Row, from_value_opt};
 use tenure_core::{CounterValue, Guarantees, Key, NUMBER_MAX, Result, Window, errors};
 use tenure_kit::{Link, ServerClient};
 use tenure_record::{
-    Decide, FoundRecord, Inbox, LineRecord, LoneStep, LoneVerb, OptimisticStore, ROW_BACKOFF,
-    ReadRecord, RecordChange, RecordNotice, RecordStore, RenewalBatcher, RowWait, RowWaits,
-    ServerClock, WriteOutcome, counted, micros, optimistic_step,
+    Decide, FoundRecord, Inbox, LONGEST_KEPT, LONGEST_MIN, LineRecord, LoneStep, LoneVerb,
+    OptimisticStore, ROW_BACKOFF, ReadRecord, RecordChange, RecordNotice, RecordStore,
+    RenewalBatcher, RowWait, RowWaits, ServerClock, WriteOutcome, counted, micros, optimistic_step,
 };
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -24,11 +24,6 @@ use crate::trouble;
 /// The least time limit of an answer with which the server may wait for a row: it knows whole
 /// seconds only, and waits for one.
 const PATIENT_MIN: Duration = Duration::from_millis(1500);
-/// The least quarantine on another server.
-const LONGEST_MIN: Duration = Duration::from_secs(60);
-/// How long a longest ttl is remembered after it was used last: between this time and its double.
-const LONGEST_KEPT: Duration = Duration::from_secs(3600);
-
 /// A database as a store of records.
 pub struct MysqlStore {
     link: Arc<Link<MysqlPrimary>>,

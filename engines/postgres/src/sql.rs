@@ -13,6 +13,7 @@
 //! other names, so both may use the tables.
 
 use tenure_core::NUMBER_MAX;
+use tenure_record::{GENERATION_STEP_US, QUARANTINE_IS_DUE};
 
 /// The server's clock, in microseconds since 1970. The types fit the operator of `pg_catalog`
 /// exactly: a stranger's operator in the search path must not fit better.
@@ -25,10 +26,6 @@ pub(crate) const TIMELINE: &str =
     "('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::int";
 /// The number of the server's data files. Those into which a dump is restored have another one.
 const SYSTEM: &str = "(SELECT system_identifier FROM pg_control_system())";
-/// The numbers of each generation are larger by a day in microseconds than those of the one
-/// before. So they grow through a fail-over, although the new primary may lack the last numbers of
-/// the old one and have a clock that is behind. There is room for 80,000 generations.
-const GENERATION_STEP_US: u64 = 24 * 60 * 60 * 1_000_000;
 
 /// Sends notices. The transactions with notices of one server commit one after the other, so this
 /// one does not wait for the disk, and not long for one of a stranger that does.
@@ -41,10 +38,6 @@ pub(crate) const NOTIFY: &str = "SELECT set_config('synchronous_commit', 'off', 
 pub(crate) const TABLE_TIMEOUT: &str = "50ms";
 /// Maximum rows that one sweep deletes from each table.
 pub(crate) const SWEEP_MAX: u64 = 1000;
-
-/// Whether the quarantine has to begin.
-const QUARANTINE_IS_DUE: &str =
-    "(NOT {is_known} OR m.serve_from_us > {clock} + greatest(m.longest_us, m.longest_before_us))";
 
 /// The functions: their names and their texts.
 const FUNCTIONS: [(&str, &str); 11] = [

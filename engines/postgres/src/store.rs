@@ -6,9 +6,9 @@ use std::time::Duration;
 use tenure_core::{CounterValue, Guarantees, Key, NUMBER_MAX, Result, Window, errors};
 use tenure_kit::{Link, ServerClient};
 use tenure_record::{
-    Decide, FoundRecord, Inbox, LineRecord, LoneStep, LoneVerb, OptimisticStore, ROW_BACKOFF,
-    ReadRecord, RecordChange, RecordNotice, RecordStore, RenewalBatcher, RowWait, RowWaits,
-    ServerClock, WriteOutcome, counted, micros, optimistic_step,
+    Decide, FoundRecord, Inbox, LONGEST_KEPT, LONGEST_MIN, LineRecord, LoneStep, LoneVerb,
+    OptimisticStore, ROW_BACKOFF, ReadRecord, RecordChange, RecordNotice, RecordStore,
+    RenewalBatcher, RowWait, RowWaits, ServerClock, WriteOutcome, counted, micros, optimistic_step,
 };
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::{Instant, timeout};
@@ -33,11 +33,6 @@ const ROW_TIMEOUT_AGAIN: Duration = Duration::from_millis(50);
 /// Time limit of the tries after [`ROW_TRIES_MANY`]: a transaction of a stranger has the row.
 const ROW_TIMEOUT_LAST: Duration = Duration::from_millis(5);
 const ROW_TRIES_MANY: u32 = 8;
-
-/// The least quarantine after a promotion.
-const LONGEST_MIN: Duration = Duration::from_secs(60);
-/// How long a longest ttl is remembered after it was used last: between this time and its double.
-const LONGEST_KEPT: Duration = Duration::from_secs(3600);
 
 /// A database as a store of records.
 pub struct PostgresStore {

@@ -7,8 +7,6 @@ mod abandoned;
 mod blockers;
 #[path = "faults/crash.rs"]
 mod crash;
-#[path = "faults/crowds.rs"]
-mod crowds;
 #[path = "faults/gremlins.rs"]
 mod gremlins;
 #[path = "faults/listeners.rs"]

@@ -17,6 +17,7 @@
 //! | `renewals` | the renewals of lone tickets, of several lines in one statement |
 //! | `listener` | the store's notices, while a task watches a ticket |
 //! | `optimistic` | the step of a store that compares the record when it writes |
+//! | `quarantine` | the quarantine of a SQL database after a fail-over |
 //! | `row_wait` | the tries of a verb to get a row that another transaction has |
 //! | `server_clock` | the server's clock as a client knows it |
 //! | `engine` | the ten verbs, the polls of a store without push, the sweep |
@@ -29,6 +30,7 @@ mod listener;
 mod notice;
 mod open_line;
 mod optimistic;
+mod quarantine;
 mod renewals;
 mod row_wait;
 mod server_clock;
@@ -40,6 +42,7 @@ pub use engine::{POLL_MAX, RecordEngine, SWEEP_PAUSE};
 pub use format::micros;
 pub use notice::{Inbox, NOTICES_MAX, RecordNotice, RecordNoticeKind};
 pub use optimistic::{OptimisticStore, ReadRecord, WriteOutcome, optimistic_step};
+pub use quarantine::{GENERATION_STEP_US, LONGEST_KEPT, LONGEST_MIN, QUARANTINE_IS_DUE};
 pub use renewals::{LoneRenewal, RENEWALS_MAX, RenewalBatcher, RenewalStore};
 pub use row_wait::{ROW_BACKOFF, RowWait, RowWaits};
 pub use server_clock::ServerClock;

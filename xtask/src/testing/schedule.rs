@@ -40,10 +40,12 @@ const WAIT: [(&str, &str); 16] = [
 const LONG: [&str; 2] = ["conformance/tests/simulation.rs", "conformance/tests/broken_holders.rs"];
 
 /// Tests that must run alone, by program and prefix, each with the reason.
-const ALONE: [(&str, &[&str]); 4] = [
+const ALONE: [(&str, &[&str]); 6] = [
     // 10,000 locks are renewed in time, and a flushed server gets its scripts before the next call:
     // both need a machine that is not busy.
     ("engines/redis/tests/faults.rs", &["crowds::", "storm::"]),
+    ("engines/mysql/tests/faults.rs", &["sql::ten_thousand"]),
+    ("engines/postgres/tests/faults.rs", &["sql::ten_thousand"]),
     // Forty clients renew leases of 3 s while one of three members stands still.
     (
         "engines/etcd/tests/faults.rs",

@@ -2,6 +2,7 @@
 #![allow(clippy::missing_panics_doc, reason = "a story that fails panics")]
 
 pub mod blockers;
+pub mod crowds;
 pub mod dropped;
 pub mod silence;
 pub mod verbs;
@@ -30,6 +31,8 @@ macro_rules! sql_stories {
             blockers a_row_that_is_blocked_keeps_no_other_key_waiting
             blockers forty_rows_that_are_blocked_keep_no_other_key_waiting
             blockers a_blocked_verb_is_answered_in_time_and_nothing_stale_is_carried_out
+            crowds a_thousand_waiters_of_which_half_give_up_are_served_in_turn
+            crowds ten_thousand_locks_are_kept_by_one_client
             dropped verbs_that_are_dropped_at_any_await_leave_nothing_behind
             silence forty_callers_of_a_frozen_server_have_their_answers_in_time_and_leave_nothing
         );

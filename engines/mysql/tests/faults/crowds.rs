@@ -1,8 +1,4 @@
-//! Many: a thousand waiters of one lock, and many locks of one client.
-
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+//! Many locks of one client.
 
 use futures_util::{StreamExt as _, stream};
 use tenure_core::MutexGuard;
@@ -12,48 +8,6 @@ use super::stage::{LONG, again, connect, number, play, soon, until_line};
 
 /// Calls of procedures, each of which is a verb or a part of one.
 const CALLS: &str = "SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME = 'COM_CALL_PROCEDURE'";
-
-#[test]
-fn a_thousand_waiters_of_which_half_give_up_are_served_in_turn() {
-    play(async || {
-        const WAITERS: usize = 1000;
-        const CLIENTS: usize = 8;
-        // Other servers that start delete the temporary files in `/tmp`.
-        let server = Server::start().unwrap();
-        let mut clients = Vec::new();
-        for _ in 0..CLIENTS {
-            clients.push(connect(server.url()).await);
-        }
-        let first = clients[0].mutex("a").ttl(LONG).lock().await.unwrap();
-        let newest = Arc::new(AtomicU64::new(first.token().get()));
-        let waiters = (0..WAITERS).map(|at| {
-            let (mutex, newest) = (clients[at % CLIENTS].mutex("a").ttl(LONG), newest.clone());
-            tokio::spawn(async move {
-                let guard = mutex.lock().await.unwrap();
-                let before = newest.swap(guard.token().get(), Ordering::SeqCst);
-                assert!(guard.token().get() > before, "{} came after {before}", guard.token());
-                guard.check().unwrap();
-                guard.release().await.unwrap();
-            })
-        });
-        let waiters: Vec<_> = waiters.collect();
-        until_line(&clients[0], "a", WAITERS + 1).await;
-        let (quit, stay): (Vec<_>, Vec<_>) =
-            waiters.into_iter().enumerate().partition(|(at, _)| (at / CLIENTS).is_multiple_of(2));
-        for (_, waiter) in &quit {
-            waiter.abort();
-        }
-        until_line(&clients[0], "a", stay.len() + 1).await;
-        let (before, began) = (number(&server, CALLS), Instant::now());
-        first.release().await.unwrap();
-        for (_, waiter) in stay {
-            soon("the waiter is served", waiter).await.unwrap();
-        }
-        let (took, after) = (began.elapsed(), number(&server, CALLS));
-        println!("{} hand-overs took {took:?}, {} calls", WAITERS / 2, after - before);
-        until_line(&clients[0], "a", 0).await;
-    });
-}
 
 #[test]
 fn the_renewals_of_many_locks_of_one_client_share_commits() {
