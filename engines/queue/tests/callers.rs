@@ -93,7 +93,9 @@ fn renewals_of_one_ticket_at_the_same_time_share_their_reads() {
         store.take_steps(true);
         // The runtime stands still until all have asked.
         let (asked, all_asked) = std::sync::mpsc::channel::<()>();
-        host.spawn(Box::pin(async move { drop(all_asked.recv()) }));
+        host.spawn(Box::pin(async move {
+            all_asked.recv().expect_err("the sender is dropped");
+        }));
         let mut renewals = pin!(join_all((0..RENEWALS).map(|_| queue.renew(&ticket))));
         assert!(renewals.as_mut().now_or_never().is_none(), "they are under way");
         drop(asked);
