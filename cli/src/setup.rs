@@ -11,9 +11,11 @@ use crate::store::Address;
 /// makes them. Tables that are there are left as they are. A store without tables needs no setup,
 /// and the command says so.
 #[derive(clap::Args)]
-#[command(after_help = "Example:\n  tenure setup --dry-run > tables.sql")]
+#[command(
+    after_help = "Example:\n  TENURE_ON=mariadb://app@localhost/shop tenure setup --dry-run | mariadb shop"
+)]
 pub(crate) struct Args {
-    /// Prints the SQL that makes the tables, and connects to nothing.
+    /// Prints the SQL that makes the tables, and connects to nothing. It names no database.
     #[arg(long)]
     dry_run: bool,
 }

@@ -26,6 +26,9 @@ const BRIEF: Duration = Duration::from_millis(100);
 const RUNTIME_ENDED: &str =
     "the connection to the server is gone, because the runtime that drives it has shut down";
 
+const PANICKED: &str =
+    "the driver panicked while it connected to the server: see the panic on standard error";
+
 /// A client of one server: the state that all of its links share.
 pub struct ServerClient<S> {
     server: S,
@@ -278,7 +281,7 @@ impl<S: Server> Link<S> {
                 let result = AssertUnwindSafe(link.attempt_in(turn, attempt)).catch_unwind().await;
                 let result = result.unwrap_or_else(|_| {
                     link.is_barred.store(true, Ordering::Relaxed);
-                    Err(runtime_ended())
+                    Err(Error::unavailable(PANICKED))
                 });
                 *lock(&link.attempt) = None;
                 sender.send_replace(Some(result));

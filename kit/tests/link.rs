@@ -209,7 +209,8 @@ async fn a_panic_bars_the_link_and_nothing_else() {
     let client = Stand::client();
     client.server().panics.store(true, Ordering::Relaxed);
     let link = Link::on_demand(client.clone());
-    assert!(soon(link.connection()).await.is_err() && link.is_barred());
+    let error = soon(link.connection()).await.map(drop).unwrap_err();
+    assert!(error.to_string().contains("the driver panicked") && link.is_barred(), "{error}");
     client.server().panics.store(false, Ordering::Relaxed);
     let other = Link::on_demand(client);
     assert!(soon(other.connection()).await.is_ok() && !other.is_barred());

@@ -50,7 +50,9 @@ pub fn engine_beside(own: &[Scheme], url: &str) -> Result<&'static EngineDescrip
     if let Some(port) = port_of_server(own, url) {
         let usual =
             PORTS.iter().find(|(usual, _)| *usual == port).map_or("redis", |(_, name)| name);
-        let meant = if is_built(usual) {
+        let meant = if usual == "mysql" && is_built(usual) {
+            format!("did you mean `mariadb://USER:PASSWORD@{url}/DATABASE`?")
+        } else if is_built(usual) {
             format!("did you mean `{usual}://{url}`?")
         } else {
             "write its scheme before it".to_owned()
@@ -163,6 +165,10 @@ mod tests {
                 "write its scheme before it".to_owned()
             };
             assert_eq!(error, format!("`{url}` names a server and no store: {meant}"));
+        }
+        if is_built("mysql") {
+            let error = engine_of("db:3306").unwrap_err().to_string();
+            assert!(error.contains("`mariadb://USER:PASSWORD@db:3306/DATABASE`"), "{error}");
         }
         for url in ["file:6379", "memory:6379"] {
             assert!(engine_of(url).is_ok(), "{url}: a path or a name may be a number");

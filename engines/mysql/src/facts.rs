@@ -58,7 +58,7 @@ impl MysqlFacts {
             connection.query_first(IS_REPLICA).await.map_err(failed)?;
         if running.is_some_and(|(_, state)| state.eq_ignore_ascii_case("ON")) {
             return Err(Error::unavailable(format!(
-                "{host} is a replica that takes writes, and locks are kept by the primary: stop its replication before a promotion"
+                "{host} applies the changes of another server, and locks are kept by the primary: name the primary's host as well; to promote this server, or if two servers replicate each other, stop its replication"
             ))
             .with_reason(Reason::NoPrimary));
         }

@@ -9,8 +9,8 @@
 //! # }
 //! ```
 //!
-//! The line of a key is one row, and each verb is one or two calls of a procedure. Waiters are
-//! woken by `KILL QUERY`.
+//! The holders and waiters of a key are its line, which is one row. Each join, renewal or leave is
+//! one or two calls of a procedure. Waiters are woken by `KILL QUERY`.
 //!
 //! The README of this crate describes the setup of a server, and what is not promised.
 //! [`Locks::guarantees`] returns what the connected server promises.
@@ -85,7 +85,7 @@ pub async fn connect(url: impl AsRef<str>) -> Result<Locks> {
     Settings::from_url(url)?.connect().await
 }
 
-/// Returns the engine alone. Its tasks run on the runtime `host`, which is not a server.
+/// Returns the engine alone, without [`Locks`]. Its tasks run on the runtime `host`.
 ///
 /// # Errors
 ///

@@ -45,7 +45,7 @@ pub(crate) async fn make(link: &Link<MysqlPrimary>, statements: &Procedures) -> 
             }
         }
     }
-    Err(trouble::no_meta(settings))
+    Err(trouble::incomplete(settings))
 }
 
 /// The format of the tables, and the server's clock. `None`: tables or procedures are missing.

@@ -34,7 +34,8 @@ impl fmt::Display for HostOrSocket {
 
 /// The settings of a database: its hosts, the login, TLS, and time limits.
 ///
-/// Each option of a URL has a setter, which refuses what the URL refuses.
+/// Each option of a URL has a setter, which refuses what the URL refuses. For the option `socket` it
+/// is the constructor [`socket`](Self::socket), and for `ssl-mode` it is [`tls`](Self::tls).
 ///
 /// ```
 /// use std::time::Duration;
@@ -178,7 +179,11 @@ impl Settings {
                 "a Unix socket has no TLS: leave out `ssl-mode` or `socket`",
             ));
         }
-        self.tls.as_ref().map_or(Ok(()), Tls::agree)
+        self.tls.as_ref().map_or(Ok(()), Tls::agree).map_err(|_| {
+            Error::invalid(
+                "a client's certificate needs its key: give both `ssl-cert` and `ssl-key`",
+            )
+        })
     }
 
     pub(crate) fn password(&self) -> Option<&Secret> {
@@ -194,7 +199,7 @@ impl Settings {
     /// The database in an error, without user and password.
     pub(crate) fn name(&self) -> String {
         let hosts: Vec<_> = self.hosts.iter().map(HostOrSocket::to_string).collect();
-        format!("MySQL at {}", hosts.join(", "))
+        format!("MariaDB or MySQL at {}", hosts.join(", "))
     }
 }
 

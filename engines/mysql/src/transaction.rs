@@ -24,6 +24,7 @@ use crate::trouble;
 /// use tenure_mysql::mysql_async::{Conn, TxOpts};
 ///
 /// # async fn pay(connection: &mut Conn) -> Result<(), Box<dyn std::error::Error>> {
+/// // The connection is of `Conn::from_url("mysql://app:secret@localhost/shop")`.
 /// let locks = tenure_mysql::connect("mariadb://app:secret@localhost/shop").await?;
 /// let guard = locks.mutex("invoices/42").lock().await?;
 /// let mut transaction = connection.start_transaction(TxOpts::default()).await?;

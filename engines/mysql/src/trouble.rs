@@ -53,13 +53,15 @@ pub(crate) fn error(settings: &Settings, error: &SqlError) -> Error {
     };
     match server.code {
         1044 | 1142 | 1143 | 1227 | 1370 => Error::rejected(format!(
-            "{name} does not let this user do what a lock needs{said}: see the engine's README for the rights"
+            "{name} does not let this user do what a lock needs{said}: grant EXECUTE, SELECT, INSERT, UPDATE, DELETE on the database; to make the tables also CREATE, CREATE ROUTINE, ALTER ROUTINE (see the engine's README)"
         )),
         1146 | 1305 => Error::rejected(format!(
             "the tables or procedures of the locks with the prefix `{}` are missing at {name}{said}: connect again to make them",
             settings.prefix
         )),
-        1021 | 1114 => Error::rejected(format!("the disk of {name} is full{said}")),
+        1021 | 1114 => {
+            Error::rejected(format!("the disk of {name} is full{said}: make room there"))
+        }
         code if may_pass(code) => {
             Error::unavailable(format!("{name} did not carry out a statement{said}"))
         }
@@ -124,13 +126,20 @@ pub(crate) fn at_the_door(settings: &Settings, host: &HostOrSocket, error: &SqlE
             ))
             .with_reason(Reason::LoginRequired),
             1044 | 1049 => {
-                Error::rejected(format!("{host} does not have this database, or the user may not use it{said}"))
+                Error::rejected(format!("{host} does not have this database, or the user may not use it{said}: create it, or grant the user rights on it"))
             }
-            1040 | 1203 => Error::unavailable(format!("{host} has no connection left{said}")),
-            1129 | 1130 => Error::rejected(format!("{host} refuses this machine{said}")),
+            1040 | 1203 => Error::unavailable(format!("{host} has no connection left{said}: raise max_connections, and plan two for each client")),
+            1129 | 1130 => Error::rejected(format!("{host} refuses this machine{said}: create an account for it, or execute FLUSH HOSTS after error 1129")),
+            3159 => Error::rejected(format!(
+                "{host} accepts TLS only{said}: write `ssl-mode=VERIFY_IDENTITY` in the URL, and `ssl-ca=FILE` if its authority is not public"
+            )),
+            1820 | 1862 | 3118 | 4151 => Error::rejected(format!(
+                "{host} does not let this user in{said}: unlock the account, or set a new password"
+            ))
+            .with_reason(Reason::LoginRequired),
             _ => self::error(settings, error),
         },
-        _ => Error::unavailable(format!("{host} did not open a connection{said}")),
+        _ => Error::unavailable(format!("{host} did not open a connection{said}: check host and port, and whether the server runs")),
     }
 }
 
@@ -153,7 +162,9 @@ pub(crate) fn ended(settings: &Settings) -> Error {
 }
 
 pub(crate) fn silent_host(host: &HostOrSocket) -> Error {
-    Error::unavailable(format!("{host} did not open a connection in time"))
+    Error::unavailable(format!(
+        "{host} did not open a connection in time: check the network, or raise `connect_timeout`"
+    ))
 }
 
 /// Another transaction has the row of a key for long.
@@ -164,6 +175,15 @@ pub(crate) fn locked_row(settings: &Settings, key: &Key) -> Error {
         settings.name()
     ))
     .with_key(key)
+}
+
+/// The tables or procedures could not be made.
+pub(crate) fn incomplete(settings: &Settings) -> Error {
+    Error::unavailable(format!(
+        "the tables or procedures with the prefix `{}` at {} are incomplete, and others are in the way of making them: try again, or execute the SQL of `tenure setup --dry-run`",
+        settings.prefix,
+        settings.name()
+    ))
 }
 
 /// The row of `meta` is gone.

@@ -14,8 +14,8 @@ const TLS_MODES: &[(&str, bool)] = &[("VERIFY_IDENTITY", true), ("DISABLED", fal
 
 impl Settings {
     /// Reads the settings of a URL: `mariadb://USER:PASSWORD@HOST,HOST/DATABASE?option=value`. The
-    /// options have the names that the command `mysql` has for them. With `socket`, the host before
-    /// the path does not count.
+    /// options for TLS, `socket` and `connect_timeout` have the names that the command `mysql` has.
+    /// With `socket`, a host is still required, and does not count.
     ///
     /// # Errors
     ///

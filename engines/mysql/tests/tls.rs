@@ -32,6 +32,18 @@ async fn a_lock_is_held_and_handed_over_by_tls() {
 }
 
 #[tokio::test]
+async fn a_server_that_accepts_tls_only_says_how_to_ask_for_it() {
+    let Some(server) = server() else { return };
+    server.sql("SET GLOBAL require_secure_transport = 1").unwrap();
+    let url = server.url();
+    tenure_mysql::connect(&url).await.unwrap();
+    let (plain, _) = url.split_once('?').unwrap();
+    let refused = tenure_mysql::connect(plain).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Rejected, "{refused}");
+    assert!(refused.to_string().contains("ssl-mode=VERIFY_IDENTITY"), "{refused}");
+}
+
+#[tokio::test]
 async fn a_server_that_cannot_be_trusted_gets_no_password() {
     let Some(server) = server() else { return };
     let url = server.url();

@@ -5,7 +5,8 @@
 //! another holder took over. Its token can: it is older than the new holder's. A [`Fence`] is three
 //! triggers on a table. Each row keeps the token of its last writer in the column
 //! [`tenure_token`](COLUMN), and a trigger refuses a write with an older token. The check and the
-//! write are one step. The statements of the program do not change, so this works below any ORM.
+//! write are one step. The statements of the program do not change, so this works below any ORM:
+//! the column is invisible to `SELECT *` and to an `INSERT` without a list of columns.
 //!
 //! ```no_run
 //! use tenure_fence_mysql::mysql_async::{Conn, prelude::Queryable as _};
@@ -84,7 +85,7 @@ pub use tenure_core::Stale;
 pub use transaction::FencedTransaction;
 pub use trouble::into_error;
 
-/// The column with the token of a row's last writer.
+/// The column with the token of a row's last writer. It is invisible: a query has to name it.
 pub const COLUMN: &str = "tenure_token";
 /// SQLSTATE of a write that is refused because of a newer token. Its message ends with `41 < 42`:
 /// the token of the write, and the newest one.

@@ -66,7 +66,7 @@ fn refused(said: &ServerError) -> Error {
             "the server does not understand the statement, which changed nothing: {text}"
         )),
         _ => Error::rejected(format!(
-            "the server refused a guarded write, which changed nothing: {text}"
+            "the server refused the statement, which changed nothing: {text}"
         )),
     }
 }

@@ -78,12 +78,12 @@ pub fn certificate_error_in_text(server: &str, text: &str) -> Option<Error> {
 
 fn server_refused(server: &str, why: impl Display) -> Error {
     Error::rejected(format!(
-        "the certificate of {server} is not accepted ({why}): check the server's name in the URL, and the authority in `ca=FILE`"
+        "the certificate of {server} is not accepted ({why}): check the server's name in the URL, and the authority in `ca=FILE` (`ssl-ca` for MySQL, `sslrootcert` for PostgreSQL)"
     ))
 }
 
 fn client_refused(server: &str, why: impl Display) -> Error {
     Error::rejected(format!(
-        "{server} does not accept the certificate of this client ({why}): check `cert=FILE` and `key=FILE`"
+        "{server} does not accept the certificate of this client ({why}): check `cert=FILE` and `key=FILE` (`ssl-cert` and `ssl-key` for MySQL, `sslcert` and `sslkey` for PostgreSQL)"
     ))
 }

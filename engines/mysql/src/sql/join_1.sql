@@ -22,15 +22,17 @@ BEGIN
     IF of_tickets = '' THEN
 {lock_line}
 {free_hold}
-        SELECT l.`last`, l.tickets INTO of_last, of_tickets FROM {line} l WHERE l.`key` = of_key;
-        SELECT m.longest_us INTO of_longest_us FROM {meta} m WHERE m.id = 1;
+        SELECT l.`last`, l.tickets, m.longest_us, m.serve_from_us, m.generation
+        INTO of_last, of_tickets, of_longest_us, of_serve_from_us, of_generation
+        FROM {line} l JOIN {meta} m ON m.id = 1 AND {is_known}
+        WHERE l.`key` = of_key;
         IF of_longest_us < ttl_us THEN
-            -- May wait, so the clock and the rest are read behind it.
             UPDATE {meta} m SET m.longest_us = ttl_us WHERE m.id = 1 AND m.longest_us < ttl_us;
+            -- The update may have waited.
+            SELECT m.serve_from_us, m.generation INTO of_serve_from_us, of_generation
+            FROM {meta} m WHERE m.id = 1 AND {is_known};
         END IF;
         SET clock_us = {clock};
-        SELECT m.serve_from_us, m.generation INTO of_serve_from_us, of_generation
-        FROM {meta} m WHERE m.id = 1 AND {is_known};
         SET number = greatest(of_last + 1, clock_us + of_generation * {generation_step});
         -- Without a row, a sweep has deleted it, and nothing is locked.
         IF rows_found > 0 AND is_free AND of_tickets = '' AND number <= {number_max} AND of_serve_from_us <= clock_us

@@ -22,16 +22,17 @@ BEGIN
     IF serves THEN
 {free_hold}
     END IF;
-    SELECT l.version, l.at_us INTO of_version, of_at_us FROM {line} l WHERE l.`key` = of_key;
-    SELECT m.longest_us INTO of_longest_us FROM {meta} m WHERE m.id = 1;
+    SELECT l.version, l.at_us, m.longest_us, m.serve_from_us = seen_serve_from_us AND {is_known}
+    INTO of_version, of_at_us, of_longest_us, is_open
+    FROM {line} l JOIN {meta} m ON m.id = 1 WHERE l.`key` = of_key;
     IF of_longest_us < new_ends_us - new_at_us THEN
-        -- May wait, so the clock and the rest are read behind it.
         UPDATE {meta} m SET m.longest_us = new_ends_us - new_at_us
         WHERE m.id = 1 AND m.longest_us < new_ends_us - new_at_us;
+        -- The update may have waited.
+        SELECT m.serve_from_us = seen_serve_from_us AND {is_known} INTO is_open
+        FROM {meta} m WHERE m.id = 1;
     END IF;
     SET clock_us = {clock};
-    SELECT count(*) INTO is_open FROM {meta} m
-    WHERE m.id = 1 AND m.serve_from_us = seen_serve_from_us AND {is_known};
     IF NOT is_free THEN
         ROLLBACK;
         SELECT 1 AS is_held;

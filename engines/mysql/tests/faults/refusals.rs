@@ -193,6 +193,20 @@ fn a_wrong_password_is_told_and_not_repeated() {
 }
 
 #[test]
+fn an_account_with_ed25519_logs_in() {
+    play(async || {
+        let server = Server::start().unwrap();
+        let create = "CREATE USER signer IDENTIFIED VIA ed25519 USING PASSWORD('se/cret')";
+        let grant = "GRANT ALL ON locks.* TO signer";
+        server.sql(&format!("INSTALL SONAME 'auth_ed25519'; {create}; {grant}")).unwrap();
+        let url = server.url().replace("root@", "signer:se%2Fcret@");
+        connect(&url).await.mutex("a").lock().await.unwrap().release().await.unwrap();
+        let wrong = tenure_mysql::connect(url.replace("cret@", "cert@")).await.map(drop);
+        assert_refused(wrong, ErrorKind::Rejected, &["127.0.0.1", "does not let this user in"]);
+    });
+}
+
+#[test]
 fn a_user_needs_the_rights_of_the_readme_and_no_others() {
     play(async || {
         let server = Server::start().unwrap();

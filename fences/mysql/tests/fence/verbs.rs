@@ -35,6 +35,24 @@ fn no_statement_writes_for_an_old_token_or_without_one() {
 }
 
 #[test]
+fn statements_without_a_list_of_columns_do_not_change() {
+    Bench::run(async |bench| {
+        bench.write("INSERT INTO accounts VALUES (2, 5)", 42).await.unwrap();
+        assert_failed(
+            bench.plain("REPLACE INTO accounts VALUES (2, 6)").await,
+            ErrorKind::Invalid,
+            "needs the token",
+        );
+        assert_stale(bench.write("REPLACE INTO accounts VALUES (2, 6)", 41).await, 41, 42);
+        let all = "SELECT * FROM accounts WHERE id = 2";
+        let row: Option<(u64, u64)> = bench.connection.query_first(all).await.unwrap();
+        assert_eq!(row, Some((2, 5)));
+        let token: u64 = bench.one("SELECT tenure_token FROM accounts WHERE id = 2").await;
+        assert_eq!(token, 42);
+    });
+}
+
+#[test]
 fn an_equal_token_and_a_newer_one_write() {
     Bench::run(async |bench| {
         for token in [7, 7, 8, 8] {
