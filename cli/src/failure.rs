@@ -1,12 +1,18 @@
 //! A failure: an exit code for scripts and a message for people.
 
 use std::io::{self, Write as _};
+use std::os::fd::AsFd;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, Signal, getpid, setrlimit};
 use tenure::{Error, ErrorKind};
 
 use crate::screen::Screen;
+use crate::store::SETTLE_MAX;
 use crate::supervisor::ExitReason;
 use crate::supervisor::signals::is_ending;
 
@@ -153,8 +159,36 @@ fn die_by(signal: i32) {
 
 /// Writes a message to standard error.
 pub(crate) fn say(sentence: &str) {
-    let line = format!("tenure: {}\n", crate::screen::printable(sentence));
-    let _ = io::stderr().write_all(line.as_bytes()); // standard error may be closed
+    write_error(&format!("tenure: {}\n", crate::screen::printable(sentence)));
+}
+
+/// Whether standard error accepted nothing for [`SETTLE_MAX`], and nothing since then.
+static IS_STUCK: AtomicBool = AtomicBool::new(false);
+
+/// Writes a text to standard error, which may be closed. Returns whether it was written.
+///
+/// The reader of a pipe may hang, or a terminal may be stopped. A lock must not wait for that:
+/// after [`SETTLE_MAX`] the text is dropped, and later texts are dropped at once until standard
+/// error accepts one again.
+pub(crate) fn write_error(text: &str) -> bool {
+    let patience = if IS_STUCK.load(Ordering::Relaxed) { Duration::ZERO } else { SETTLE_MAX };
+    let accepts = accepts(io::stderr(), patience);
+    IS_STUCK.store(!accepts, Ordering::Relaxed);
+    accepts && io::stderr().write_all(text.as_bytes()).is_ok()
+}
+
+/// Waits until a file accepts bytes, or has an error, which a write finds.
+fn accepts(file: impl AsFd, patience: Duration) -> bool {
+    let began = Instant::now();
+    loop {
+        let left = patience.saturating_sub(began.elapsed());
+        let left = Timespec::try_from(left).ok();
+        match poll(&mut [PollFd::new(&file, PollFlags::OUT)], left.as_ref()) {
+            Ok(0) => return false,
+            Err(Errno::INTR) => {}
+            _ => return true,
+        }
+    }
 }
 
 /// Writes a message to standard error if `--verbose` is set.

@@ -3,7 +3,7 @@
 //!
 //! Each run with a name writes a file with its ticket, and keeps it locked. The keeper and the
 //! command inherit the lock. So a run has ended if this machine has its file, no process keeps that
-//! locked, and no process has the run's token in its environment. A store in files needs none of
+//! locked, and no process has the run's ticket in its environment. A store in files needs none of
 //! this: its locks end as these do.
 
 use std::ffi::OsStr;
@@ -28,7 +28,6 @@ use crate::store::{SETTLE_MAX, state_directory, without_secrets};
 use crate::supervisor::keeper::inheritable;
 use crate::supervisor::process_tree::ProcessTree;
 use crate::supervisor::signals::Signals;
-use crate::supervisor::task::marks_of;
 
 /// The directory of the files, in the user's directory for state.
 const DIRECTORY: &str = "tenure-runs";
@@ -117,24 +116,27 @@ impl<'a> NamedRuns<'a> {
         if let Some(directory) = self.file.parent() {
             DirBuilder::new().mode(0o700).recursive(true).create(directory)?;
         }
-        let unfinished = self.file.with_extension(std::process::id().to_string());
-        let _ = fs::remove_file(&unfinished); // it is there only after a crash
+        let mut unfinished = self.file.clone().into_os_string();
+        unfinished.push(format!(".{ticket}"));
         let mut file =
             File::options().write(true).create_new(true).mode(0o600).open(&unfinished)?;
         file.try_lock()?;
         let written = file.write_all(content.as_bytes());
-        let named = written.and_then(|()| fs::rename(&unfinished, &self.file));
-        named.inspect_err(|_| drop(fs::remove_file(&unfinished)))?;
-        let path = self.file.clone();
-        Ok(RunFile { _inherited: inheritable(&file.into())?, path, content })
+        let inherited = written.and_then(|()| inheritable(&file.into()));
+        let named = inherited.and_then(|inherited| {
+            fs::rename(&unfinished, &self.file)?;
+            Ok(inherited)
+        });
+        let inherited = named.inspect_err(|_| drop(fs::remove_file(&unfinished)))?;
+        Ok(RunFile { _inherited: inherited, path: self.file.clone(), content })
     }
 
     /// Whether the run with this ticket has ended. Waits for its keeper, which may still be killing
     /// its command. A process that has closed the file is known by its environment, if this user
     /// may read that.
     fn has_ended(&self, signals: &mut Signals, entry: &LineEntry) -> Result<bool, Failure> {
-        let marks = marks_of(self.key, entry.number);
-        let (began, tree) = (Instant::now(), ProcessTree::Marked { group: None, marks });
+        let ticket = entry.id.to_string();
+        let (began, tree) = (Instant::now(), ProcessTree::Marked { group: None, ticket });
         loop {
             let Ok(Some(is_locked)) = self.is_locked(entry.id) else { return Ok(false) };
             if !is_locked && tree.members().is_ok_and(|members| members.is_empty()) {

@@ -2,7 +2,6 @@
 //! elsewhere one message reports a long wait.
 
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
@@ -12,7 +11,7 @@ use tenure::{Locks, Result};
 use tenure_kit::duration::brief;
 use unicode_width::UnicodeWidthStr as _;
 
-use crate::failure::say;
+use crate::failure::{say, write_error};
 use crate::owner::OwnerParts;
 use crate::screen::{Screen, cut, printable, quoted};
 
@@ -121,7 +120,7 @@ impl<'a> WaitDisplay<'a> {
         let text = cut(text, screen.columns.saturating_sub(1));
         let blank = " ".repeat(self.shown.saturating_sub(text.width()));
         self.shown = text.width();
-        let _ = write!(io::stderr(), "\r{text}{blank}"); // standard error may be closed
+        write_error(&format!("\r{text}{blank}"));
     }
 }
 
@@ -129,7 +128,7 @@ impl Drop for WaitDisplay<'_> {
     fn drop(&mut self) {
         if self.shown > 0 {
             let blank = " ".repeat(self.shown);
-            let _ = write!(io::stderr(), "\r{blank}\r"); // standard error may be closed
+            write_error(&format!("\r{blank}\r"));
         }
     }
 }

@@ -4,12 +4,13 @@ mod stores;
 
 use std::fs::{self, File};
 use std::future::pending;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
@@ -26,7 +27,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use crate::failure::{Failure, REFUSED, answer, say};
+use crate::failure::{Failure, REFUSED, answer, say, write_error};
 use crate::screen::printable;
 use crate::serve::stores::{NamedStore, OpenedStores};
 use crate::store::{Address, SETTLE_MAX, command_on};
@@ -369,12 +370,23 @@ fn permit_connections(stores: usize) {
     let _ = setrlimit(Resource::Nofile, Rlimit { current, maximum }); // it serves fewer clients then
 }
 
-/// Writes one JSON line about a break, a lock or a wrong token of a store.
+/// Count of lines of [`audit`] that standard error did not accept since the last one.
+static LINES_DROPPED: AtomicU64 = AtomicU64::new(0);
+
+/// Writes one JSON line about a break, a lock or a wrong token of a store. A line after others that
+/// were dropped has their number.
 fn audit(action: &str, store: &str, record: &impl Serialize) {
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
     let at = rfc3339(u64::try_from(since_1970.as_micros()).unwrap_or(u64::MAX));
-    let line = serde_json::json!({ "at": at, "audit": action, "store": store, "record": record });
-    let _ = writeln!(io::stderr(), "{line}"); // standard error may be closed
+    let mut line =
+        serde_json::json!({ "at": at, "audit": action, "store": store, "record": record });
+    let dropped = LINES_DROPPED.swap(0, Ordering::Relaxed);
+    if dropped > 0 {
+        line["dropped"] = dropped.into();
+    }
+    if !write_error(&format!("{line}\n")) {
+        LINES_DROPPED.fetch_add(dropped + 1, Ordering::Relaxed);
+    }
 }
 
 #[cfg(test)]

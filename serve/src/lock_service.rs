@@ -131,6 +131,7 @@ impl Serve {
         ticket: &Ticket,
     ) -> Result<Acquired, HttpRefusal> {
         let (wait, is_terraform) = (request.wait()?, request.is_terraform);
+        self.shared.desk.take_one(tokio::time::Instant::now())?;
         let record = LockRecord::new(parts, visitor, StatusCode::OK);
         let record = LockRecord { ticket: ticket.id.to_string(), ..record };
         let (service, ticket) = (self.clone(), ticket.clone());

@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 use tenure_core::layers::AnyEngine;
 use tenure_core::toolbox::engine_of;
 use tenure_core::{
-    Engine as _, ErrorKind, LeaveMode, LeaveOutcome, Liveness, Locks, Place, Share, Ticket,
-    TicketId, TicketState, WaitMode,
+    Engine as _, LeaveMode, LeaveOutcome, Liveness, Locks, Place, Share, Ticket, TicketId,
+    TicketState, WaitMode,
 };
 use tenure_kit::rate_limiter::RateLimiter;
 use tokio::sync::{Semaphore, watch};
@@ -106,7 +106,7 @@ impl LockDesk {
     }
 
     /// Takes one acquisition, if the rate permits it.
-    fn take_one(&self, now: Instant) -> Result<(), HttpRefusal> {
+    pub(crate) fn take_one(&self, now: Instant) -> Result<(), HttpRefusal> {
         let mut limiter = self.acquisitions.lock().unwrap_or_else(PoisonError::into_inner);
         if limiter.turn(now.into_std(), 0, Duration::ZERO).is_some() {
             return Ok(());
@@ -131,7 +131,6 @@ impl LockDesk {
         is_gone: impl Future<Output = ()>,
     ) -> Result<Acquired, HttpRefusal> {
         let (engine, began) = (self.engine()?, Instant::now());
-        self.take_one(began)?;
         let permit = if wait.is_zero() { None } else { self.waits.try_acquire().ok() };
         if permit.is_some() {
             return self.wait(&engine, ticket, began, wait, is_gone).await;
@@ -216,11 +215,10 @@ impl LockDesk {
             // wait for the push; the renewal keeps the ticket in the line and finds a lost push
             let look = now.look.unwrap_or(LOOK_EACH).min(LOOK_EACH).min(ticket.ttl / 3).min(left);
             tokio::select! {
+                // without pushes the renewal finds the change
                 wake = engine.watch(ticket, TicketState::Waiting) => if let Err(error) = wake {
-                    if error.kind() != ErrorKind::Unavailable {
-                        return Err(error.into());
-                    }
-                    sleep(PAUSE.min(left)).await;
+                    let pause = if error.is_retryable() { PAUSE } else { look };
+                    sleep(pause.min(look)).await;
                 },
                 () = sleep(look) => {}
                 // an error means that the desk is gone, and then so is this request
@@ -229,7 +227,14 @@ impl LockDesk {
                 () = &mut is_gone => return Ok(Acquired::Waiting { number: now.number }),
             }
             sent = began.elapsed();
-            place = engine.renew(ticket).await?;
+            place = match engine.renew(ticket).await {
+                Err(error) if !error.is_retryable() => {
+                    // the client is told that nothing has changed; without an answer it expires
+                    let _ = engine.leave(ticket, LeaveMode::Now).await;
+                    return Err(error.into());
+                }
+                renewed => renewed?,
+            };
         }
     }
 

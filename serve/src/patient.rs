@@ -1,6 +1,6 @@
-//! A connection that fails when its client reads nothing for [`WRITE_MAX`].
+//! A connection that fails when its client accepts too little of a response.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -8,37 +8,52 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// Maximum time for which a client may accept no byte of a response.
+/// Maximum time in which a client that is behind accepts the next [`PART`] of a response, or the
+/// rest of it.
 pub(crate) const WRITE_MAX: Duration = Duration::from_secs(30);
+const PART: usize = 1 << 20;
 
-/// A stream with a time limit for writes that make no progress.
+/// A stream with a time limit for writes to a client that is behind.
 pub(crate) struct PatientStream<S> {
     stream: S,
-    /// Runs while a write is pending.
+    /// Runs while the client is behind.
     limit: Pin<Box<Sleep>>,
-    is_pending: bool,
+    is_behind: bool,
+    /// Count of bytes that the client has accepted since the limit began.
+    accepted: usize,
 }
 
 impl<S: AsyncWrite + Unpin> PatientStream<S> {
     pub(crate) fn new(stream: S) -> Self {
-        Self { stream, limit: Box::pin(sleep(WRITE_MAX)), is_pending: false }
+        Self { stream, limit: Box::pin(sleep(WRITE_MAX)), is_behind: false, accepted: 0 }
     }
 
-    fn bounded<T>(
+    fn bounded(
         &mut self,
         context: &mut Context<'_>,
-        write: impl FnOnce(Pin<&mut S>, &mut Context<'_>) -> Poll<io::Result<T>>,
-    ) -> Poll<io::Result<T>> {
-        if let Poll::Ready(done) = write(Pin::new(&mut self.stream), context) {
-            self.is_pending = false;
-            return Poll::Ready(done);
+        offered: usize,
+        write: impl FnOnce(Pin<&mut S>, &mut Context<'_>) -> Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        if let Poll::Ready(written) = write(Pin::new(&mut self.stream), context) {
+            self.accepted += written.as_ref().map_or(0, |count| *count);
+            if written.as_ref().is_ok_and(|count| *count == offered) {
+                self.is_behind = false;
+            } else if self.accepted >= PART {
+                self.begin_limit();
+            }
+            return Poll::Ready(written);
         }
-        if !self.is_pending {
-            self.is_pending = true;
-            self.limit.as_mut().reset(Instant::now() + WRITE_MAX);
+        if !self.is_behind {
+            self.is_behind = true;
+            self.begin_limit();
         }
         ready!(self.limit.as_mut().poll(context));
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+
+    fn begin_limit(&mut self) {
+        self.accepted = 0;
+        self.limit.as_mut().reset(Instant::now() + WRITE_MAX);
     }
 }
 
@@ -58,15 +73,31 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for PatientStream<S> {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.bounded(context, |stream, context| stream.poll_write(context, bytes))
+        self.bounded(context, bytes.len(), |stream, context| stream.poll_write(context, bytes))
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let offered = slices.iter().map(|slice| slice.len()).sum();
+        self.bounded(context, offered, |stream, context| {
+            stream.poll_write_vectored(context, slices)
+        })
+    }
+
+    /// Otherwise hyper copies each response into a buffer that it keeps with the connection.
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.bounded(context, AsyncWrite::poll_flush)
+        Pin::new(&mut self.stream).poll_flush(context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.bounded(context, AsyncWrite::poll_shutdown)
+        Pin::new(&mut self.stream).poll_shutdown(context)
     }
 }
 
@@ -85,15 +116,34 @@ mod tests {
         drop(client);
     }
 
+    /// Writes this many bytes to a client that reads `each` twice in [`WRITE_MAX`].
+    async fn write_to_reader(bytes: usize, each: usize) -> io::Result<()> {
+        let (mut client, server) = duplex(each);
+        let mut server = PatientStream::new(server);
+        let reader = tokio::spawn(async move {
+            let mut read = vec![0; each];
+            loop {
+                sleep(WRITE_MAX / 2).await;
+                if client.read_exact(&mut read).await.is_err() {
+                    return;
+                }
+            }
+        });
+        let written = server.write_all(&vec![0; bytes]).await;
+        reader.abort();
+        written
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_client_that_reads_slowly_gets_everything() {
-        let (mut client, server) = duplex(16);
-        let mut server = PatientStream::new(server);
-        let written = tokio::spawn(async move { server.write_all(&[0; 64]).await });
-        for _ in 0..4 {
-            sleep(WRITE_MAX / 2).await;
-            client.read_exact(&mut [0; 16]).await.unwrap();
-        }
-        written.await.unwrap().unwrap();
+        write_to_reader(8 * PART, PART).await.unwrap();
+        // The rest is shorter than a part.
+        write_to_reader(PART, PART / 2).await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_reads_a_little_now_and_then_fails_the_write() {
+        let refused = write_to_reader(PART, 16).await.unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::TimedOut);
     }
 }

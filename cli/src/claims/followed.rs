@@ -111,8 +111,9 @@ fn pidfd(pid: Pid) -> io::Result<Option<OwnedFd>> {
     use rustix::process::{PidfdFlags, pidfd_open};
     match pidfd_open(pid, PidfdFlags::empty()) {
         Ok(pidfd) => Ok(Some(pidfd)),
-        // It has ended, which its start time shows; or the kernel is older than 5.3.
-        Err(Errno::SRCH | Errno::NOSYS) => Ok(None),
+        // It has ended, which its start time shows; or the kernel is older than 5.3, or a filter
+        // of system calls refuses this one.
+        Err(Errno::SRCH | Errno::NOSYS | Errno::PERM) => Ok(None),
         Err(error) => Err(error.into()),
     }
 }

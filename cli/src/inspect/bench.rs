@@ -4,7 +4,6 @@ mod cases;
 mod handover;
 mod outcome;
 
-use std::io::{self, Write as _};
 use std::time::Duration;
 
 use tenure::Locks;
@@ -18,7 +17,7 @@ use outcome::Outcome;
 use tenure_kit::duration;
 
 use super::table::{Column, Table};
-use crate::failure::{Failure, answer};
+use crate::failure::{Failure, answer, write_error};
 use crate::screen::Screen;
 use crate::store::Address;
 
@@ -114,10 +113,10 @@ impl Bench {
         let Some(screen) = Screen::of_errors() else { return case(self) };
         let text = format!("measuring {name}, {} at most", duration::brief(self.time));
         let text = crate::screen::cut(&text, screen.columns.saturating_sub(1));
-        let _ = write!(io::stderr(), "\r{text}"); // standard error may be closed
+        write_error(&format!("\r{text}"));
         let outcome = case(self);
         let blank = " ".repeat(text.chars().count());
-        let _ = write!(io::stderr(), "\r{blank}\r"); // standard error may be closed
+        write_error(&format!("\r{blank}\r"));
         outcome
     }
 }

@@ -14,6 +14,7 @@ use tokio::io::AsyncReadExt as _;
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe::Receiver;
 use tokio::process::{Child, Command};
+use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -52,12 +53,12 @@ impl Session {
         self.locks().await?;
         let mut run = start(&self.url, &args, wait, client)?;
         let ended = tokio::select! {
-            ended = run.child.wait() => Some(ended?),
+            ended = run.child().wait() => Some(ended?),
             () = tokio::time::sleep(time) => None,
             () = self.stopped() => None,
         };
         if ended.is_none() {
-            stop(&mut run.child).await?;
+            stop(run.child()).await?;
         }
         let report = run.report().await;
         let (output, cut) = run.output().await;
@@ -79,14 +80,16 @@ impl Session {
 
 /// A `tenure run` that works.
 struct Run {
-    child: Child,
-    session: UnixStream,
+    /// `None` once this is dropped.
+    child: Option<Child>,
+    session: Option<UnixStream>,
     output: Arc<Mutex<OutputEnd>>,
     reading: JoinHandle<()>,
 }
 
-/// Starts `tenure run` with one pipe for both outputs. Dropping it kills it, and its keeper then
-/// kills the command.
+/// Starts `tenure run` with one pipe for both outputs. Dropping it stops it: it leaves its line,
+/// or ends its command and releases the lock. At the end of the session it is killed, and its keeper
+/// then kills the command.
 fn start(url: &str, args: &RunArgs, wait: Duration, note: &str) -> Result<Run, Failure> {
     let (session, theirs) = StdStream::pair()?;
     let (output, into) = io::pipe()?;
@@ -114,14 +117,18 @@ fn start(url: &str, args: &RunArgs, wait: Duration, note: &str) -> Result<Run, F
     let session = UnixStream::from_std(session)?;
     let kept = Arc::new(Mutex::new(OutputEnd::default()));
     let reading = tokio::spawn(read(Receiver::from_owned_fd(output.into())?, kept.clone()));
-    Ok(Run { child, session, output: kept, reading })
+    Ok(Run { child: Some(child), session: Some(session), output: kept, reading })
 }
 
 impl Run {
+    fn child(&mut self) -> &mut Child {
+        self.child.as_mut().expect("it is taken by the drop alone")
+    }
+
     /// Returns what the child has reported; `None` if it was killed.
     async fn report(&mut self) -> Option<RunOutcome> {
         let mut report = Vec::new();
-        let mut limited = (&mut self.session).take(REPORT_MAX);
+        let mut limited = self.session.as_mut()?.take(REPORT_MAX);
         // The child has ended, and no other process has its end of the socket.
         limited.read_to_end(&mut report).await.ok()?;
         serde_json::from_slice(&report).ok()
@@ -135,6 +142,20 @@ impl Run {
         let kept = self.output.lock().unwrap_or_else(PoisonError::into_inner);
         let bytes: Vec<u8> = kept.bytes.iter().copied().collect();
         (String::from_utf8_lossy(&bytes).into_owned(), kept.cut)
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        // Without its session, the child would kill itself.
+        let (Some(mut child), session) = (self.child.take(), self.session.take()) else { return };
+        if let (Ok(None), Ok(runtime)) = (child.try_wait(), Handle::try_current()) {
+            runtime.spawn(async move {
+                // An error means that it has ended.
+                let _ = stop(&mut child).await;
+                drop(session);
+            });
+        }
     }
 }
 

@@ -219,7 +219,7 @@ impl Child {
         // The kernel closes a dying process's files before it gives its children a new parent.
         self.reap_keeper();
         self.unkept = true;
-        self.leader = self.leader.or_else(|| first_adopted(self.task.marks()));
+        self.leader = self.leader.or_else(|| first_adopted(self.task.ticket().to_owned()));
         let task = Task { kind: TaskKind::Adopt(self.leader), until, ..self.task.clone() };
         (self.channel, self.keeper) = begin(&task, self.lifeline.as_ref())?;
         self.unkept = false;
@@ -266,6 +266,7 @@ impl Child {
 
     /// After the command has ended: lets its descendants run on, and its keeper end.
     pub(crate) fn let_go(self) -> ReapOnDrop {
+        resume(self.keeper);
         self.channel.send(Message::LetGo);
         ReapOnDrop(self.keeper)
     }

@@ -123,7 +123,9 @@ impl Keeper {
         signals.wake_on(&channel)?;
         alarm.wake(&mut signals)?;
         let (tree, group) = match task.kind {
-            TaskKind::Adopt(group) => (ProcessTree::Marked { group, marks: task.marks() }, group),
+            TaskKind::Adopt(group) => {
+                (ProcessTree::Marked { group, ticket: task.ticket().to_owned() }, group)
+            }
             TaskKind::Run { .. } => {
                 let group = start(&task, stdin, &channel, lifeline.as_ref(), &ttou_blocked)?;
                 if group.is_none() {

@@ -86,8 +86,9 @@ impl Lease {
 
 /// A guard is valid until this time, in ns.
 pub(crate) fn until(guard: &LeaseHandle) -> u64 {
-    let remaining = guard.remaining();
-    remaining.map_or(NEVER, |remaining| SystemClock.now().plus(remaining).boot_ns)
+    // The clock first: a suspend between the two must not lengthen the lease.
+    let now = SystemClock.now();
+    guard.remaining().map_or(NEVER, |remaining| now.plus(remaining).boot_ns)
 }
 
 #[cfg(test)]

@@ -32,6 +32,20 @@ pub(crate) fn held(guard: &LeaseHandle) -> String {
     held
 }
 
+/// Returns the ticket of the innermost lock in a value of [`held`].
+pub(crate) fn innermost(held: &str) -> &str {
+    held.rsplit(' ').next().and_then(|last| last.split(':').next()).unwrap_or_default()
+}
+
+/// Whether an entry of a process's environment names this ticket. So the process belongs to the
+/// command under it.
+pub(crate) fn names(entry: &[u8], ticket: &str) -> bool {
+    let of_ticket = [ticket.as_bytes(), b":"].concat();
+    let value = entry.strip_prefix(VARIABLE.as_bytes()).and_then(|rest| rest.strip_prefix(b"="));
+    value
+        .is_some_and(|held| held.split(|byte| *byte == b' ').any(|one| one.starts_with(&of_ticket)))
+}
+
 fn hex(key: &str) -> String {
     key.bytes().fold(String::new(), |mut hex, byte| {
         let _ = write!(hex, "{byte:02x}");
@@ -112,6 +126,11 @@ mod tests {
         assert_eq!(outer(&held, "ü "), [two]);
         assert_eq!(outer(&held, "other"), []);
         assert_eq!(outer("", "k"), []);
+        let entry = format!("{VARIABLE}={held}").into_bytes();
+        assert_eq!(innermost(&held), three.id.to_string());
+        assert!([one, two, three].iter().all(|outer| names(&entry, &outer.id.to_string())));
+        assert!(!names(&entry, &TicketId::fresh().to_string()) && !names(&entry, ""));
+        assert!(!names(held.as_bytes(), &one.id.to_string()), "another variable");
     }
 
     #[test]

@@ -8,6 +8,8 @@ use std::os::unix::fs::MetadataExt as _;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, getpid, kill_process};
 
+use super::nested;
+
 /// A process of the tree.
 #[derive(Clone, Debug)]
 pub(crate) struct Process {
@@ -23,9 +25,9 @@ pub(crate) struct Process {
 pub(crate) enum ProcessTree {
     /// All descendants of this process, which has no others.
     Own,
-    /// The processes in this group or with all these entries in their environment, and their
+    /// The processes in this group or with this ticket in their environment, and their
     /// descendants.
-    Marked { group: Option<Pid>, marks: Vec<Vec<u8>> },
+    Marked { group: Option<Pid>, ticket: String },
 }
 
 impl ProcessTree {
@@ -37,8 +39,8 @@ impl ProcessTree {
         others.retain(|process| process.pid != own);
         let is_root = |process: &Process| match self {
             Self::Own => process.parent == raw(own),
-            Self::Marked { group, marks } => {
-                group.is_some_and(|group| process.is_in(group)) || process.is_marked(marks)
+            Self::Marked { group, ticket } => {
+                group.is_some_and(|group| process.is_in(group)) || process.is_under(ticket)
             }
         };
         let (mut members, mut others): (Vec<_>, Vec<_>) = others.into_iter().partition(is_root);
@@ -58,8 +60,8 @@ impl ProcessTree {
 
 /// Returns the command of a keeper that has died, if it has become this process's child: the
 /// oldest group leader among the children.
-pub(crate) fn first_adopted(marks: Vec<Vec<u8>>) -> Option<Pid> {
-    let members = ProcessTree::Marked { group: None, marks }.members().ok()?;
+pub(crate) fn first_adopted(ticket: String) -> Option<Pid> {
+    let members = ProcessTree::Marked { group: None, ticket }.members().ok()?;
     let own = raw(getpid());
     let leads = |member: &&Process| member.parent == own && member.is_in(member.pid);
     members.iter().filter(leads).min_by_key(|member| member.born).map(|member| member.pid)
@@ -78,12 +80,16 @@ impl Process {
     fn try_signal(&self, signal: Signal) -> Result<(), Errno> {
         use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
         let pidfd = match pidfd_open(self.pid, PidfdFlags::empty()) {
-            Ok(pidfd) => pidfd,
-            Err(Errno::NOSYS) => return kill_process(self.pid, signal),
+            Ok(pidfd) => Some(pidfd),
+            // An old kernel, or a filter of system calls.
+            Err(Errno::NOSYS | Errno::PERM) => None,
             Err(error) => return Err(error),
         };
-        let is_same = process(self.pid).is_some_and(|now| now.born == self.born);
-        if is_same { pidfd_send_signal(pidfd, signal) } else { Err(Errno::SRCH) }
+        match pidfd {
+            _ if process(self.pid).is_none_or(|now| now.born != self.born) => Err(Errno::SRCH),
+            Some(pidfd) => pidfd_send_signal(pidfd, signal),
+            None => kill_process(self.pid, signal),
+        }
     }
 
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
@@ -103,10 +109,9 @@ impl Process {
         format!("process {} ({}){user}", self.pid, self.name)
     }
 
-    fn is_marked(&self, marks: &[Vec<u8>]) -> bool {
+    fn is_under(&self, ticket: &str) -> bool {
         let Ok(environment) = fs::read(format!("/proc/{}/environ", self.pid)) else { return false };
-        let has = |mark: &Vec<u8>| environment.split(|byte| *byte == 0).any(|entry| entry == mark);
-        marks.iter().all(has)
+        environment.split(|byte| *byte == 0).any(|entry| nested::names(entry, ticket))
     }
 }
 

@@ -1,8 +1,7 @@
 //! Stopping a child after the loss of its lock: TERM, then KILL, until all its processes are gone.
 
-use std::sync::mpsc;
+use std::io;
 use std::time::{Duration, Instant};
-use std::{io, thread};
 
 use rustix::process::Signal;
 
@@ -10,7 +9,6 @@ use super::alarm::NEVER;
 use super::child::{Child, ChildEvent};
 use super::signals::{Signals, is_ending};
 use crate::failure::say;
-use crate::store::SETTLE_MAX;
 
 /// Maximum wait for killed processes to disappear under a lease. They are gone at once, unless the
 /// kernel is stuck with one or it may not be killed.
@@ -29,14 +27,14 @@ pub(crate) struct Stopped {
 pub(crate) fn stop(
     signals: &mut Signals,
     child: &mut Child,
-    why: String,
+    why: &str,
     grace: Duration,
     is_leased: bool,
 ) -> io::Result<Stopped> {
-    report(why);
     let began = Instant::now();
     let mut asked = None;
     child.stop(grace);
+    say(why);
     loop {
         for signal in signals.take().into_iter().filter(|signal| is_ending(*signal)) {
             child.signal(signal);
@@ -62,15 +60,4 @@ pub(crate) fn stop(
         }
         signals.wait(is_leased.then_some(left))?;
     }
-}
-
-/// Reports a sentence from another thread: a full pipe must not delay the end of the command and
-/// the release of its lock for longer than [`SETTLE_MAX`].
-fn report(sentence: String) {
-    let (done, reported) = mpsc::channel();
-    thread::spawn(move || {
-        say(&sentence);
-        let _ = done.send(()); // the process may have stopped waiting for it
-    });
-    let _ = reported.recv_timeout(SETTLE_MAX); // the thread goes on
 }

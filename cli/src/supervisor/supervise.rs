@@ -78,6 +78,8 @@ pub(crate) fn supervise(
     guard: &LeaseHandle,
     work: &Work<'_>,
 ) -> Result<Outcome, Failure> {
+    // Messages and files of this process may have taken longer than the lease.
+    guard.check()?;
     let mut terminal = Terminal::find();
     let task = work.task(guard, terminal.lend_at_start());
     let lifeline = work.lifeline.map(OwnedFd::try_clone).transpose()?;
@@ -114,10 +116,10 @@ pub(crate) fn supervise(
         }
         Err(error) => {
             let what = if work.on_lost == OnLost::Warn { "works on" } else { "is killed" };
-            say(&format!("the command can no longer be watched, and {what}: {error}"));
             if work.on_lost == OnLost::Stop {
                 child.kill_unkept();
             }
+            say(&format!("the command can no longer be watched, and {what}: {error}"));
             // The channel closes with this process, and the keeper kills the command or waits for
             // it. Nothing is released here: the lock stays until the keeper has ended, or until
             // the lease ends.
@@ -245,7 +247,7 @@ impl<'a> Supervision<'a> {
     }
 
     fn stop(&mut self, signals: &mut Signals, why: String, grace: Duration) -> io::Result<End> {
-        let stopped = stop(signals, self.child, why, grace, self.lease.exists())?;
+        let stopped = stop(signals, self.child, &why, grace, self.lease.exists())?;
         Ok(End::Lost(Stopped { asked: stopped.asked.or(self.asked), ..stopped }))
     }
 

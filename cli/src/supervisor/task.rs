@@ -10,9 +10,9 @@ use std::process::{Child, Command};
 use rustix::io::Errno;
 use rustix::process::Pid;
 
-use super::shim;
+use super::{nested, shim};
 
-/// Environment variables of the command; they also identify its processes.
+/// Environment variables of the command.
 pub(crate) const KEY: &str = "TENURE_KEY";
 pub(crate) const TOKEN: &str = "TENURE_TOKEN";
 
@@ -33,11 +33,6 @@ pub(crate) enum TaskKind {
     Run { command: Vec<OsString>, with_terminal: bool },
     /// A command whose keeper has died, and the group that it leads, if that is known.
     Adopt(Option<Pid>),
-}
-
-/// The environment entries that only processes of a command with this key and token have.
-pub(crate) fn marks_of(key: &str, token: u64) -> Vec<Vec<u8>> {
-    [format!("{KEY}={key}"), format!("{TOKEN}={token}")].map(String::into_bytes).into()
 }
 
 impl Task {
@@ -88,14 +83,17 @@ impl Task {
 
     /// The key of the lock.
     pub(crate) fn key(&self) -> &str {
-        let key = self.variables.iter().find(|(name, _)| name == KEY);
-        key.and_then(|(_, value)| value.to_str()).unwrap_or_default()
+        self.variable(KEY)
     }
 
-    /// The environment entries that only processes of this command have.
-    pub(crate) fn marks(&self) -> Vec<Vec<u8>> {
-        let own = self.variables.iter().filter(|(name, _)| name == KEY || name == TOKEN);
-        own.map(|(name, value)| [name.as_bytes(), b"=", value.as_bytes()].concat()).collect()
+    /// The ticket of the lock, which the environment of the command's processes names.
+    pub(crate) fn ticket(&self) -> &str {
+        nested::innermost(self.variable(nested::VARIABLE))
+    }
+
+    fn variable(&self, name: &str) -> &str {
+        let variable = self.variables.iter().find(|(of, _)| of == name);
+        variable.and_then(|(_, value)| value.to_str()).unwrap_or_default()
     }
 
     /// Starts the command as the leader of its own group.
@@ -137,7 +135,8 @@ mod tests {
 
     #[test]
     fn a_task_arrives_as_it_was_packed() {
-        let variables = vec![(KEY.into(), "a\n b".into()), (TOKEN.into(), "7".into())];
+        let held = (nested::VARIABLE.into(), "1:7:61 2:8:62".into());
+        let variables = vec![(KEY.into(), "a\n b".into()), held];
         let command = vec!["sh".into(), OsString::from_vec(vec![0xff, b' ']), OsString::new()];
         for kind in [
             TaskKind::Run { command: command.clone(), with_terminal: true },
@@ -148,7 +147,7 @@ mod tests {
             let task = Task { kind, until: u64::MAX, spares: true, variables: variables.clone() };
             assert_eq!(Task::unpack(task.pack()), Some(task.clone()));
             assert_eq!(task.key(), "a\n b");
-            assert_eq!(task.marks(), [b"TENURE_KEY=a\n b".to_vec(), b"TENURE_TOKEN=7".to_vec()]);
+            assert_eq!(task.ticket(), "2");
         }
         assert_eq!(
             Task::unpack(vec![b"run".to_vec(), b"0".to_vec(), b"0".to_vec(), b"0".to_vec()]),

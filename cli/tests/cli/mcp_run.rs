@@ -31,6 +31,19 @@ fn working(store: &Store) -> i32 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cancelled_run_ends_its_command_and_releases_the_lock() {
+    let store = Store::new();
+    let agent = Agent::start(&store).await;
+    let script = format!("trap 'echo asked >>$LOG; exit' TERM; {WORK}");
+    let cancelled = agent.begin("run", sh(&script));
+    working(&store);
+    cancelled.abort();
+    store.line_has("k", 0);
+    // A run that was killed would not have asked its command to end.
+    assert!(store.log().contains("asked"), "{}", store.log());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_command_runs_under_the_lock() {
     let store = Store::new();
     let agent = Agent::start(&store).await;

@@ -1,12 +1,27 @@
 //! `tenure run`: codes and signals pass, and no command runs without the lock.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{self, BufRead as _, BufReader};
 use std::process::Command;
 
+use rustix::io::ioctl_fionbio;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::keeper::CHECK;
-use crate::kit::{Store, end, eventually, field, is_alive, write};
+use crate::kit::{Running, Store, end, eventually, field, is_alive, write};
+
+/// The pipe of standard error is full, and its reader hangs.
+#[test]
+fn a_command_runs_and_its_lock_is_released_without_a_reader_of_the_messages() {
+    let store = Store::new();
+    let (_hangs, full) = io::pipe().unwrap();
+    ioctl_fionbio(&full, true).unwrap();
+    while rustix::io::write(&full, &[0; 4096]).is_ok() {}
+    ioctl_fionbio(&full, false).unwrap();
+    let mut command = store.tenure(&["run", "--verbose", "k", "--", "sh", "-c", "echo ran >>$LOG"]);
+    let _run = Running::of(command.stderr(full));
+    store.log_has("ran");
+    store.line_has("k", 0);
+}
 
 #[test]
 fn the_exit_code_passes_through() {

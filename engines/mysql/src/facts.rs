@@ -25,8 +25,9 @@ const CLOCK: &str = "SELECT sysdate(6) AS first, sleep(0.001) AS slept, sysdate(
 /// Whether the server shows this user its own statements.
 const IS_SHOWN: &str =
     "SELECT count(*) FROM information_schema.PROCESSLIST p WHERE left(p.INFO, 6) = 'SELECT'";
-/// Whether the server applies the changes of another one. MySQL does not have this status.
-const IS_REPLICA: &str = "SHOW GLOBAL STATUS LIKE 'Slave_running'";
+/// The number of servers whose changes this one applies, also while they are away. MySQL does not
+/// have this status.
+const IS_REPLICA: &str = "SHOW GLOBAL STATUS LIKE 'Slaves_running'";
 const REPLICAS: &str = "SHOW GLOBAL STATUS LIKE 'Slaves_connected'";
 
 /// Facts about a server that takes writes.
@@ -54,9 +55,9 @@ impl MysqlFacts {
         let rows: Vec<(String, String)> = connection.query(VARIABLES).await.map_err(failed)?;
         let variables = Variables(rows.into_iter().collect());
         variables.refuse(host)?;
-        let running: Option<(String, String)> =
+        let applied: Option<(String, u64)> =
             connection.query_first(IS_REPLICA).await.map_err(failed)?;
-        if running.is_some_and(|(_, state)| state.eq_ignore_ascii_case("ON")) {
+        if applied.is_some_and(|(_, servers)| servers > 0) {
             return Err(Error::unavailable(format!(
                 "{host} applies the changes of another server, and locks are kept by the primary: name the primary's host as well; to promote this server, or if two servers replicate each other, stop its replication"
             ))
@@ -155,12 +156,22 @@ impl Variables {
                 )));
             }
         }
+        if version.contains("-cluster") {
+            return Err(Error::unsupported(format!(
+                "{host} is a node of an NDB cluster, and each node has InnoDB tables of its own: use a server of its own"
+            )));
+        }
         let is_mariadb = version.contains("MariaDB");
         let (name, least) =
             if is_mariadb { ("MariaDB 10.11", MARIADB_MIN) } else { ("MySQL 8.0.29", MYSQL_MIN) };
-        if numbers(version) < least || is_mariadb && self.get("server_uid").is_none() {
+        if numbers(version) < least {
             return Err(Error::rejected(format!(
                 "{host} has version {version}: locks need {name}"
+            )));
+        }
+        if is_mariadb && self.get("server_uid").is_none() {
+            return Err(Error::rejected(format!(
+                "{host} has version {version}, without the variable `server_uid`: update it to the last release of its series"
             )));
         }
         if self.is_on("wsrep_on") {

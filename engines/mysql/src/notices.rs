@@ -126,8 +126,10 @@ impl NoticeReader {
         }
         // A row may be read before its commit is on the disk. The commit of the deletion, which
         // comes behind it in the log, has reached the disk when it is answered.
-        // After an error the rows may be gone, and the crate reads its lines.
-        self.connection.query_drop(self.statements.forget(&texts)).await?;
+        let deletion = self.connection.query_drop(self.statements.forget(&texts)).await;
+        if unless_ended(deletion)?.is_none() {
+            return Ok(true);
+        }
         let is_deleted = self.connection.affected_rows() > 0;
         Ok(!is_deleted || texts.iter().all(|text| self.deliver(text)))
     }

@@ -69,7 +69,10 @@ pub(crate) async fn query(
     let error = match timeout_at(within, answer).await {
         Ok(Ok(rows)) => return Ok(rows),
         Ok(Err(StatementError::Refused(error))) => error,
-        Ok(Err(StatementError::Ended)) => return Err(trouble::ended(settings).into()),
+        Ok(Err(StatementError::Ended)) => {
+            link.give_up(connection.generation());
+            return Err(trouble::ended(settings).into());
+        }
         Ok(Err(StatementError::Silent)) | Err(_) => {
             let silence = late();
             link.give_up_silent(connection.generation(), &silence);

@@ -3,6 +3,7 @@
 use mysql_async::Row;
 use tenure_core::{Error, Reason, Result};
 use tenure_kit::Link;
+use tenure_record::ROW_BACKOFF;
 use tokio::time::sleep;
 
 use crate::primary::{CallRefusal, MysqlPrimary, query};
@@ -19,7 +20,8 @@ const TRIES_MAX: u32 = 10;
 /// Returns the server's clock.
 pub(crate) async fn make(link: &Link<MysqlPrimary>, statements: &Procedures) -> Result<u64> {
     let settings = &link.server().settings;
-    for tried in 1..=TRIES_MAX {
+    let mut backoff = ROW_BACKOFF;
+    for _ in 0..TRIES_MAX {
         match format(link, statements).await? {
             Some((FORMAT, now_us)) => return Ok(now_us),
             Some((format, _)) => {
@@ -36,7 +38,7 @@ pub(crate) async fn make(link: &Link<MysqlPrimary>, statements: &Procedures) -> 
                 Ok(_) => {}
                 // Another client makes them.
                 Err(CallRefusal::Conflict) => {
-                    sleep(tenure_core::jitter(settings.timeout / 10, u64::from(tried))).await;
+                    sleep(backoff.pause()).await;
                     break;
                 }
                 Err(CallRefusal::Missing(error) | CallRefusal::Failed(error)) => {

@@ -40,7 +40,8 @@ const NOTICES_AT_ONCE: usize = 256;
 const TABLES: [&str; 7] = ["meta", "line", "hold", "notice", "sequence", "count", "value"];
 
 /// The procedures: their names and their texts.
-const PROCEDURES: [(&str, &str); 11] = [
+const PROCEDURES: [(&str, &str); 12] = [
+    ("keys_1", include_str!("sql/keys_1.sql")),
     ("read_1", include_str!("sql/read_1.sql")),
     ("join_1", include_str!("sql/join_1.sql")),
     ("renew_1", include_str!("sql/renew_1.sql")),
@@ -123,17 +124,6 @@ impl Procedures {
         }
         text.push(')');
         text
-    }
-
-    /// Returns the query for the keys with this prefix.
-    pub(crate) fn keys(&self, prefix: &str) -> String {
-        let from = bytes_literal(prefix.as_bytes());
-        // So an index limits the search. No UTF-8 has this byte.
-        let after = bytes_literal(&[prefix.as_bytes(), &[u8::MAX]].concat());
-        fill(&self.prefix, include_str!("sql/keys.sql"))
-            .replace("{from}", &from)
-            .replace("{after}", &after)
-            .replace("{length}", &prefix.len().to_string())
     }
 
     /// Returns the statement that waits for notices to this inbox. It returns 0 if none came, and
@@ -235,7 +225,7 @@ mod tests {
     #[test]
     fn every_name_in_braces_is_replaced() {
         let statements = Procedures::new("p_");
-        let all = statements.script() + &statements.format + &statements.keys("a");
+        let all = statements.script() + &statements.format;
         assert!(!all.contains(['{', '}']), "{all}");
     }
 

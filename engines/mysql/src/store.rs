@@ -242,7 +242,8 @@ impl RecordStore for MysqlStore {
     async fn keys(&self, prefix: &str) -> Result<Vec<Key>> {
         let mut backoff = ROW_BACKOFF;
         let rows = loop {
-            match query(&self.link, self.statements.keys(prefix)).await {
+            let keys = self.statements.call("keys_1", &[Literal::Bytes(prefix.as_bytes())]);
+            match query(&self.link, keys).await {
                 Ok(rows) => break rows,
                 Err(refusal) => refusal.conflict()?,
             }

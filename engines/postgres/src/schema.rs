@@ -2,6 +2,7 @@
 
 use tenure_core::{Error, Reason, Result};
 use tenure_kit::Link;
+use tenure_record::ROW_BACKOFF;
 use tokio::time::{sleep, timeout};
 use tokio_postgres::Row;
 
@@ -20,6 +21,7 @@ const TRIES_MAX: u32 = 10;
 /// Returns the server's clock.
 pub(crate) async fn make(link: &Link<Primary>, statements: &Statements) -> Result<u64> {
     let settings = &link.server().settings;
+    let mut backoff = ROW_BACKOFF;
     for tried in 1..=TRIES_MAX {
         match format(link, statements).await? {
             Some((FORMAT, now_us)) => return Ok(now_us),
@@ -38,7 +40,7 @@ pub(crate) async fn make(link: &Link<Primary>, statements: &Statements) -> Resul
             Ok(Ok(())) => {}
             // Another client makes them: the statements fail on one that exists meanwhile.
             Ok(Err(error)) if trouble::is_made_twice(&error) && tried < TRIES_MAX => {
-                sleep(tenure_core::jitter(settings.timeout / 10, u64::from(tried))).await;
+                sleep(backoff.pause()).await;
             }
             Ok(Err(error)) => return Err(trouble::not_made(settings, &error)),
             Err(_) => {

@@ -236,14 +236,15 @@ impl OpenLine {
     }
 
     /// The place as clients see it: while no further tickets are served, a ticket that the line
-    /// would serve waits.
+    /// would serve waits. The first of them looks when that is over. It serves the others, too.
     fn seen(&self, place: Place) -> Place {
-        match self.closed_for {
-            Some(left) if place.number > self.served_to => {
-                Place { state: TicketState::Waiting, look: Some(left), ..place }
-            }
-            _ => place,
-        }
+        let Some(left) = self.closed_for.filter(|_| place.number > self.served_to) else {
+            return place;
+        };
+        let mut unserved = self.line.slots().filter(|slot| slot.number > self.served_to);
+        let is_first = unserved.next().is_none_or(|first| first.number >= place.number);
+        let look = if is_first { Some(left) } else { place.look };
+        Place { state: TicketState::Waiting, look, ..place }
     }
 
     /// The record after the step, if there is a change to write.

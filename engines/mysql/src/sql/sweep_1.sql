@@ -44,6 +44,7 @@ BEGIN
         FETCH old_lines INTO of_key;
     END WHILE;
     CLOSE old_lines;
+    COMMIT AND CHAIN;
     OPEN old_counts;
     SET is_over = FALSE;
     FETCH old_counts INTO of_key;
@@ -57,6 +58,7 @@ BEGIN
         FETCH old_counts INTO of_key;
     END WHILE;
     CLOSE old_counts;
+    COMMIT AND CHAIN;
     OPEN old_values;
     SET is_over = FALSE;
     FETCH old_values INTO of_key;
@@ -70,6 +72,7 @@ BEGIN
         FETCH old_values INTO of_key;
     END WHILE;
     CLOSE old_values;
+    COMMIT AND CHAIN;
     UPDATE {meta} m
     SET m.longest_before_us = m.longest_us, m.rotated_us = clock_us,
         m.longest_us = greatest(longest_min_us, ifnull((

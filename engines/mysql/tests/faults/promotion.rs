@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use tenure_core::{Locks, MutexGuard};
+use tenure_core::{ErrorKind, Locks, MutexGuard};
 use tenure_servers::mariadb::{Server, Setup};
 
-use super::stage::{LONG, at_last, connect, number, play, soon};
+use super::stage::{LONG, assert_refused, at_last, connect, number, play, soon, until};
 
 /// The longest ttl in use.
 const TTL: Duration = Duration::from_secs(4);
@@ -54,6 +54,23 @@ fn a_replica_that_lags_is_promoted_and_tokens_grow_over_all_that_it_lacks() {
             assert!(tokens.iter().all(|token| guard.token() > *token), "{key}: {tokens:?}");
             guard.release().await.unwrap();
         }
+    });
+}
+
+/// Its clients would renew leases that the primary does not know.
+#[test]
+fn a_replica_that_takes_writes_is_refused_also_while_its_primary_is_away() {
+    play(async || {
+        let (primary, replica) = replicated().await;
+        replica.sql("SET GLOBAL read_only = 0").unwrap();
+        primary.kill().unwrap();
+        let is_cut = "SHOW GLOBAL STATUS LIKE 'Slave_running'";
+        until("it has noticed", async || replica.sql(is_cut).unwrap().ends_with("OFF")).await;
+        let refused = tenure_mysql::connect(replica.url()).await.map(drop);
+        let parts = ["127.0.0.1", "applies the changes of another server"];
+        assert_refused(refused, ErrorKind::Unavailable, &parts);
+        replica.promote().unwrap();
+        connect(replica.url()).await;
     });
 }
 

@@ -50,6 +50,10 @@ fn a_server_that_becomes_read_only_is_told_and_comes_back() {
             tried.is_err_and(|error| error.reason() == Some(Reason::NoPrimary))
         })
         .await;
+        until("a listing is refused as well", async || {
+            locks.keys("").await.is_err_and(|error| error.reason() == Some(Reason::NoPrimary))
+        })
+        .await;
         server.sql("SET GLOBAL read_only = 0").unwrap();
         until("it is still held", async || guard.extend().await.is_ok()).await;
     });

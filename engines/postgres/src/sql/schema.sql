@@ -35,6 +35,7 @@ CREATE TABLE IF NOT EXISTS {schema}.count (
     ends_us bigint NOT NULL,
     per_us bigint NOT NULL
 ) WITH (fillfactor = 50);
+CREATE INDEX IF NOT EXISTS count_ends ON {schema}.count (ends_us);
 CREATE TABLE IF NOT EXISTS {schema}.value (
     key bytea PRIMARY KEY,
     value bytea NOT NULL

@@ -282,6 +282,26 @@ fn no_further_ticket_is_served_before_the_time_that_the_store_gives() {
 }
 
 #[test]
+fn the_first_ticket_that_is_not_served_yet_looks_for_all() {
+    play(true, async |Stage { store, host, client }: Stage| {
+        let now_us = store.read(&ticket("k").key).await.unwrap().now_us;
+        store.serve_from_us.store(now_us + 20_000_000, SeqCst);
+        let reader = || Ticket { share: Share::new(1, 9).unwrap(), ..ticket("k") };
+        let [first, second] = [reader(), reader()];
+        let looks = [join_as(&client, &first).await.look, join_as(&client, &second).await.look];
+        assert_eq!(looks, [Some(Duration::from_secs(20)), None]);
+        let woken = client.watch(&second, TicketState::Waiting);
+        let look = async {
+            host.sleep(Duration::from_secs(20)).await;
+            client.renew(&first).await.unwrap().unwrap()
+        };
+        let (woken, first) = join(woken, look).await;
+        assert_eq!(first.state, TicketState::Holding);
+        assert!(matches!(woken.unwrap(), Wake::Served(number) if number > first.number));
+    });
+}
+
+#[test]
 fn records_without_tickets_are_deleted_and_later_numbers_are_larger() {
     play(true, async |Stage { store, host, client }: Stage| {
         let (left, died) = (ticket("left"), ticket("died"));
