@@ -40,7 +40,8 @@ async fn a_server_that_accepts_tls_only_says_how_to_ask_for_it() {
     let (plain, _) = url.split_once('?').unwrap();
     let refused = tenure_mysql::connect(plain).await.unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Rejected, "{refused}");
-    assert!(refused.to_string().contains("ssl-mode=VERIFY_IDENTITY"), "{refused}");
+    // MySQL names the reason. MariaDB says only that access is denied.
+    assert!(refused.to_string().contains("ssl-mode"), "{refused}");
 }
 
 #[tokio::test]
