@@ -263,8 +263,10 @@ impl Keeper {
         self.phase = Phase::Terminating(kill_at);
         // CONT: a stopped process handles TERM only after it continues.
         for signal in [Signal::TERM, Signal::CONT] {
+            // First: the children of a process that ends may not be found later.
+            let members = self.tree.members().unwrap_or_default();
             self.signal_group(signal);
-            for member in self.tree.members().unwrap_or_default() {
+            for member in members {
                 if !self.group.is_some_and(|group| member.is_in(group)) {
                     // A process that stays is killed later, and reported if that fails.
                     let _ = member.signal(signal);
@@ -280,9 +282,11 @@ impl Keeper {
     }
 
     fn kill(&mut self) {
+        // First: the children of a process that ends may not be found later.
+        let members = self.tree.members();
         // One call kills the whole group, so that none of its processes can fork meanwhile.
         self.signal_group(Signal::KILL);
-        let members = match self.tree.members() {
+        let members = match members {
             Ok(members) => members,
             Err(error) => {
                 let why = format!("without /proc it cannot be found ({error})");

@@ -323,6 +323,22 @@ fn a_break_ends_a_command_whose_keeper_died() {
     assert!(!pids.iter().any(|pid| is_alive(*pid)));
 }
 
+/// It has left the group of the command, and its environment does not name the lock.
+#[test]
+fn a_process_that_only_its_parent_shows_ends_with_a_command_whose_keeper_died() {
+    let store = Store::new();
+    let daemon = "echo pid $$ >>$LOG; exec sleep 600";
+    let script = format!("env -i LOG=$LOG setsid sh -c '{daemon}' & echo pid $$ >>$LOG; wait");
+    let run = store.start(&["run", "k", "--", "sh", "-c", &script]);
+    eventually("two processes", || pids(&store.log()).len() == 2);
+    let pids = pids(&store.log());
+    let is_shell = |pid: &&i32| !pids.contains(&parent(**pid));
+    kill_keeper(&run, *pids.iter().find(is_shell).unwrap());
+    store.output(&["break", "k"]);
+    assert_eq!(run.end().code, 79);
+    assert!(!pids.iter().any(|pid| is_alive(*pid)));
+}
+
 /// A process of another user keeps the lock as long as it runs, and is named.
 #[test]
 fn a_process_that_may_not_be_killed_keeps_the_lock() {
