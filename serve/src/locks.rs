@@ -229,7 +229,7 @@ impl LockDesk {
             sent = began.elapsed();
             place = match engine.renew(ticket).await {
                 Err(error) if !error.is_retryable() => {
-                    // the client is told that nothing has changed; without an answer it expires
+                    // the answer says that nothing has changed; without an answer it expires
                     let _ = engine.leave(ticket, LeaveMode::Now).await;
                     return Err(error.into());
                 }

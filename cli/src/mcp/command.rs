@@ -87,9 +87,9 @@ struct Run {
     reading: JoinHandle<()>,
 }
 
-/// Starts `tenure run` with one pipe for both outputs. Dropping it stops it: it leaves its line,
-/// or ends its command and releases the lock. At the end of the session it is killed, and its keeper
-/// then kills the command.
+/// Starts `tenure run` with one pipe for both outputs. Dropping it stops it: it leaves its line, or
+/// ends its command and releases the lock. At the end of the session it is killed, and its keeper
+/// kills the command.
 fn start(url: &str, args: &RunArgs, wait: Duration, note: &str) -> Result<Run, Failure> {
     let (session, theirs) = StdStream::pair()?;
     let (output, into) = io::pipe()?;

@@ -34,8 +34,8 @@ impl fmt::Display for HostOrSocket {
 
 /// The settings of a database: its hosts, the login, TLS, and time limits.
 ///
-/// Each option of a URL has a setter, which refuses what the URL refuses. For the option `socket` it
-/// is the constructor [`socket`](Self::socket), and for `ssl-mode` it is [`tls`](Self::tls).
+/// Each option of a URL has a setter, which refuses what the URL refuses. For the option `socket`
+/// it is the constructor [`socket`](Self::socket), and for `ssl-mode` it is [`tls`](Self::tls).
 ///
 /// ```
 /// use std::time::Duration;
