@@ -212,11 +212,28 @@ fn numbers(version: &str) -> [u32; 3] {
 
 #[cfg(test)]
 mod tests {
-    use super::numbers;
+    use super::{Variables, numbers};
+    use crate::settings::HostOrSocket;
 
     #[test]
     fn versions_are_compared_by_their_numbers() {
         assert_eq!(numbers("10.11.19-MariaDB-0+deb12u1"), [10, 11, 19]);
         assert!(numbers("8.0.9") < [8, 0, 29] && numbers("9.7") > [8, 0, 29]);
+    }
+
+    #[test]
+    fn a_server_that_cannot_keep_locks_is_refused_by_its_version() {
+        for (version, part) in [
+            ("8.0.30-Vitess", "is Vitess"),
+            ("8.0.35-cluster", "NDB cluster"),
+            ("5.7.44", "locks need MySQL 8.0.29"),
+            ("10.6.1-MariaDB", "locks need MariaDB 10.11"),
+            ("10.11.2-MariaDB", "without the variable `server_uid`"),
+        ] {
+            let variables = Variables([("version".to_owned(), version.to_owned())].into());
+            let host = HostOrSocket::Socket("/run/socket".into());
+            let refused = variables.refuse(&host).unwrap_err().to_string();
+            assert!(refused.contains(part) && refused.contains("/run/socket"), "{refused}");
+        }
     }
 }
