@@ -85,7 +85,7 @@ const STEPS_MAX: u64 = 5_000_000;
 #[macro_export]
 macro_rules! suite {
     ($arena:expr, shared: $locks:expr) => {
-        $crate::suite!($arena, shared: $locks, suite_tests);
+        $crate::suite!($arena, shared: $locks, store_tests);
     };
     ($arena:expr, shared: $locks:expr, other_deployment) => {
         $crate::suite!($arena, shared: $locks, deployment_tests);
@@ -120,6 +120,22 @@ macro_rules! suite {
 #[macro_export]
 macro_rules! suite_tests {
     ($($($chapter:ident)+: $names:tt)*) => { $($($crate::chapter_tests!($chapter $names);)+)* };
+}
+
+/// The tests of a store that several processes share. A writer has the tickets of a mutex.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! store_tests {
+    ($($($chapter:ident)+: $names:tt)*) => {
+        $($($crate::store_chapter_tests!($chapter $names);)+)*
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! store_chapter_tests {
+    (writer $names:tt) => {};
+    ($chapter:ident $names:tt) => { $crate::chapter_tests!($chapter $names); };
 }
 
 /// The tests of the chapters whose outcome may depend on the deployment.

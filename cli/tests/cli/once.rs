@@ -209,16 +209,15 @@ fn what_cannot_be_is_refused_in_one_line() {
 
 #[test]
 fn a_slot_whose_machines_are_killed_and_stopped_succeeds_once() {
-    machines_that_die(&Store::new(), Duration::from_millis(200), || {});
+    machines_that_die(&Store::new(), 24, Duration::from_millis(200), || {});
 }
 
 /// Slots of three machines, each of which runs every slot. One of their processes is killed in each
 /// slot, or stopped for `pause`, and `trouble` happens in the middle.
-pub(crate) fn machines_that_die(store: &Store, pause: Duration, trouble: impl Fn()) {
-    const SLOTS: usize = 24;
+pub(crate) fn machines_that_die(store: &Store, count: usize, pause: Duration, trouble: impl Fn()) {
     // The effect is written with the slot's name: a run that was killed before it has none.
     let job = "sleep 0.0$((TENURE_TOKEN % 5)); echo ran $TENURE_SLOT >>$LOG";
-    for slot in 0..SLOTS {
+    for slot in 0..count {
         let name = slot.to_string();
         let words = once(&["--slot", &name, "--ttl", "2s", "-w", "60s"], job);
         let mut machines: Vec<_> = (0..3).map(|_| store.start(&words)).collect();
@@ -227,7 +226,7 @@ pub(crate) fn machines_that_die(store: &Store, pause: Duration, trouble: impl Fn
         thread::sleep(Duration::from_millis((slot as u64 * 37) % 150));
         let is_killed = slot % 2 == 0;
         victim.signal(if is_killed { Signal::KILL } else { Signal::STOP });
-        if slot == SLOTS / 2 {
+        if slot == count / 2 {
             trouble();
         }
         if !is_killed {
@@ -237,7 +236,7 @@ pub(crate) fn machines_that_die(store: &Store, pause: Duration, trouble: impl Fn
         for machine in machines {
             let end = machine.end();
             // A restart of the store may cost a run its lock, or end the wait.
-            let is_expected = end.code == 0 || slot == SLOTS / 2 && [79, 69].contains(&end.code);
+            let is_expected = end.code == 0 || slot == count / 2 && [79, 69].contains(&end.code);
             assert!(is_expected, "slot {slot}: {end:?}");
         }
         eventually("a later caller finds the slot done", || store.end(&words).code == 0);
@@ -247,10 +246,10 @@ pub(crate) fn machines_that_die(store: &Store, pause: Duration, trouble: impl Fn
     }
     let mut objects = slots(store);
     objects.retain(|object| !field(object, "slot").starts_with("night"));
-    assert_eq!(objects.len(), SLOTS, "no slot is lost");
+    assert_eq!(objects.len(), count, "no slot is lost");
     assert!(objects.iter().all(|slot| field(slot, "state") == "succeeded"), "{objects:?}");
     let log = store.log();
-    for slot in 0..SLOTS {
+    for slot in 0..count {
         let runs = log.lines().filter(|line| *line == format!("ran {slot}")).count();
         // A run that was killed between its end and the write of its success runs again.
         assert!(runs == 1 || runs == 2, "slot {slot} ran {runs} times");

@@ -17,7 +17,7 @@ const PAUSE: Duration = Duration::from_millis(2_500);
 fn all(store: &Store, restart: impl Fn()) {
     three_crons(store);
     let other = Store::at(store.url());
-    machines_that_die(&other, PAUSE, restart);
+    machines_that_die(&other, 12, PAUSE, restart);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use tenure_core::{Locks, Result};
+use tenure_core::{Locks, MutexGuard, Result};
 
 /// Time limit of each wait. The machine may be busy.
 pub const PATIENCE: Duration = Duration::from_secs(300);
@@ -54,6 +54,25 @@ pub async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
 pub async fn until_line(locks: &Locks, key: &str, length: usize) {
     until("so many stand in the line", async || {
         locks.line(key).await.is_ok_and(|line| line.len() == length)
+    })
+    .await;
+}
+
+/// Waits until each of these leases has been renewed once more, or is lost.
+///
+/// # Panics
+///
+/// If that does not happen within [`PATIENCE`].
+pub async fn until_renewed(guards: &[MutexGuard]) {
+    let end = |guard: &MutexGuard| Instant::now() + guard.remaining().unwrap_or_default();
+    let before: Vec<_> = guards.iter().map(end).collect();
+    let mut left = guards.iter().zip(before).peekable();
+    until("each lease is renewed", async || {
+        let is_done = |(guard, before): &(&MutexGuard, Instant)| {
+            guard.check().is_err() || end(guard) > *before + Duration::from_secs(1)
+        };
+        while left.next_if(is_done).is_some() {}
+        left.peek().is_none()
     })
     .await;
 }

@@ -16,11 +16,12 @@ const WITH_SERVERS: [&str; 3] = ["engines/", "fences/", "cli/"];
 /// the longest first. etcd gets fewer: three members lose their quorum when sixteen heavy cases
 /// share two cores. The programs that break servers pass at a load of 40, so they may share the
 /// machine.
-const WAIT: [(&str, &str); 16] = [
+const WAIT: [(&str, &str); 17] = [
     ("engines/mongodb/tests/conformance.rs", "20"),
     ("engines/zookeeper/tests/faults.rs", THREADS),
     ("engines/etcd/tests/faults.rs", THREADS),
     ("engines/toy/tests/conformance.rs", "20"),
+    ("engines/queue/tests/conformance.rs", "20"),
     ("engines/mongodb-documents/tests/documents.rs", "12"),
     ("engines/mongodb-documents/tests/document_cases.rs", "16"),
     ("engines/mysql/tests/conformance.rs", "16"),

@@ -51,7 +51,7 @@ pub(crate) async fn numbers_survive_an_empty_line(arena: &Arena) {
     let high = client.holds(&floor).await.number;
     client.leaves(&floor).await;
     assert_eq!(client.ids("k").await, [], "the line is empty");
-    arena.pass(arena.ttl() * 3).await;
+    arena.pass(arena.ttl() * 2).await;
     assert!(next(arena, &arena.client().await).await > high);
 }
 

@@ -13,9 +13,8 @@ use super::acts::{lost, needs, refused};
 use crate::Arena;
 
 const NO_SLOTS: &str = "it keeps no slots";
-/// Slots of the three machines in real time and in simulated time, and those of one key.
-const SLOTS: usize = 1_000;
-const SLOTS_SIMULATED: usize = 200;
+/// Slots of the three machines, and those of one key.
+const SLOTS: usize = 200;
 const SLOTS_OF_KEY: usize = 100;
 
 type Outcome = tenure_core::Result<OnceOutcome<(), &'static str>>;
@@ -288,23 +287,22 @@ async fn in_polls<T>(future: impl Future<Output = T>, mut polls: u64) -> Option<
 
 pub(crate) async fn each_slot_of_three_machines_succeeds_once(arena: &Arena) {
     needs!(arena, arena.keeps_values().await, NO_SLOTS);
-    let slots = if arena.is_simulated() { SLOTS_SIMULATED } else { SLOTS };
     let effects = Effects::default();
     let mut tasks: Vec<BoxFuture<()>> = Vec::new();
     for hours in [-1, 0, 1] {
         let (host, ahead_us) = (arena.host(), hours * 3_600_000_000);
         let host: Arc<dyn Runtime> = Arc::new(Skewed { host, ahead_us });
         let locks = Locks::on(arena.client().await, host.clone());
-        tasks.push(Box::pin(machine(locks, host, arena.ttl() * 10, slots, effects.clone())));
+        tasks.push(Box::pin(machine(locks, host, arena.ttl() * 10, SLOTS, effects.clone())));
     }
     arena.together(tasks).await;
     let effects = effects.lock().unwrap().clone();
-    assert_eq!(effects.len(), slots, "no slot is lost");
+    assert_eq!(effects.len(), SLOTS, "no slot is lost");
     // Work that has ended and was dropped before its success was written is done again.
     let more: u32 = effects.values().map(|ends| ends - 1).sum();
-    assert!(more as usize <= slots / 16, "{more} slots ran again");
+    assert!(more as usize <= SLOTS / 16, "{more} slots ran again");
     let locks = arena.locks().await;
-    for slot in (0..slots).step_by(SLOTS_OF_KEY) {
+    for slot in (0..SLOTS).step_by(SLOTS_OF_KEY) {
         let runs = locks.once(key_of(slot)).slots().await.unwrap();
         assert_eq!(runs.len(), SLOTS_OF_KEY);
         assert!(runs.iter().all(|run| run.state == SlotState::Succeeded), "{runs:?}");

@@ -50,7 +50,7 @@ pub(crate) async fn a_renewed_ticket_stays(arena: &Arena) {
     let mut lived = arena.now();
     client.holds(&holder).await;
     client.waits(&waiter).await;
-    for _ in 0..16 {
+    for _ in 0..8 {
         arena.pass(arena.ttl() / 4).await;
         let before = arena.now();
         let (holds, stays) = (client.stands(&holder).await, client.stands(&waiter).await);
@@ -68,7 +68,7 @@ pub(crate) async fn joining_again_renews(arena: &Arena) {
     let ticket = arena.brief("k", MUTEX);
     let mut sign = arena.now();
     let number = client.holds(&ticket).await.number;
-    for _ in 0..8 {
+    for _ in 0..5 {
         arena.pass(arena.ttl() / 3).await;
         let before = arena.now();
         let place = client.holds(&ticket).await;
@@ -101,7 +101,7 @@ pub(crate) async fn an_end_never_moves_backwards(arena: &Arena) {
     let short = Ticket { ttl: arena.ttl(), ..long.clone() };
     assert!(client.stands(&short).await.is_some());
     client.joins(&short).await;
-    arena.pass(arena.ttl() * 3).await;
+    arena.pass(arena.ttl() * 2).await;
     assert!(client.stands(&long).await.is_some(), "the ttl has not passed");
     assert_eq!(client.tries(&arena.ticket("k", MUTEX)).await, None);
 }

@@ -82,7 +82,7 @@ pub(crate) async fn a_value_does_not_end(arena: &Arena) {
     let client = arena.client().await;
     assert_eq!(swap(&client, "k", "", "one").await, "one");
     client.close().await;
-    arena.pass(arena.ttl() * 5).await;
+    arena.pass(arena.ttl() * 2).await;
     assert_eq!(read(&arena.client().await, "k").await, "one");
 }
 

@@ -13,7 +13,7 @@ use tokio::task::JoinHandle;
 use super::between::Between;
 use super::network::proxy_to;
 use super::operators::leases;
-use super::stage::{TTL, connect, play, soon, until_line};
+use super::stage::{TTL, connect, play, soon, until, until_line};
 
 const KEEP_ALIVE: &str = "LeaseKeepAlive";
 const WATCH: &str = "Watch";
@@ -253,9 +253,13 @@ fn signs_of_life_that_take_most_of_their_time_are_counted() {
 }
 
 /// Sends this message on each of the first `LIES` watches when it has begun. Later watches get
-/// none.
-fn lie_about_watches(between: &Between, lie: impl Fn(i64) -> Watched + Send + Sync + 'static) {
-    let lies = AtomicU64::new(0);
+/// none. Returns the count of watches.
+fn lie_about_watches(
+    between: &Between,
+    lie: impl Fn(i64) -> Watched + Send + Sync + 'static,
+) -> Arc<AtomicU64> {
+    let watches = Arc::new(AtomicU64::new(0));
+    let lies = watches.clone();
     between.lie(WATCH, move |_, said| {
         let mut passed = vec![said.to_vec()];
         let watched = Watched::decode(said).unwrap();
@@ -264,19 +268,21 @@ fn lie_about_watches(between: &Between, lie: impl Fn(i64) -> Watched + Send + Sy
         }
         passed
     });
+    watches
 }
 
 /// Checks that this message on the watches of a holder and a waiter has no effect.
 fn nothing_comes_of(lie: impl Fn(i64) -> Watched + Send + Sync + 'static) {
     play(1, async |cluster| {
         let (between, locks) = through(&cluster).await;
-        lie_about_watches(&between, lie);
+        let watches = lie_about_watches(&between, lie);
         let guard = locks.mutex("k").lock().await.unwrap();
         let waiting: JoinHandle<_> = tokio::spawn({
             let mutex = locks.mutex("k");
             async move { mutex.lock().await }
         });
         until_line(&locks, "k", 2).await;
+        until("a watch has begun", async || watches.load(Ordering::Relaxed) > 0).await;
         tokio::time::sleep(TTL / 2).await;
         guard.check().expect("it is held");
         assert!(!waiting.is_finished(), "nobody else holds it");

@@ -117,7 +117,7 @@ fn holders_keep_their_locks(seconds: u64, stand_still: impl FnOnce(&Cluster)) {
         }
         stand_still(&cluster);
         let lost = select_all(held.iter().map(|guard| Box::pin(guard.lost())));
-        if let Ok((loss, ..)) = tokio::time::timeout(ttl * 4, lost).await {
+        if let Ok((loss, ..)) = tokio::time::timeout(ttl * 2, lost).await {
             panic!("two of three members answer, and a holder was told: {loss}");
         }
     });

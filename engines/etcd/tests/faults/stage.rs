@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tenure_conformance::fault::stage;
-pub(super) use tenure_conformance::fault::stage::{PATIENCE, at_last, soon, until_line};
+pub(super) use tenure_conformance::fault::stage::{PATIENCE, at_last, soon, until, until_line};
 use tenure_core::Locks;
 use tenure_servers::etcd::{Cluster, ETCD, ETCDCTL};
 use tenure_servers::{Store as _, have};

@@ -11,16 +11,15 @@ use tenure_core::event::{Cursor, EventBatch, Scope};
 use tenure_core::layers::AnyEngine;
 use tenure_core::{
     BackgroundRuntime, CounterValue, Engine, Error, Guarantees, Key, LeaveMode, LeaveOutcome,
-    Memory, Place, Result, Sampler, Ticket, TicketState, WaitMode, Wake, Window,
+    Place, Result, Sampler, Ticket, TicketState, WaitMode, Wake, Window,
 };
 use tenure_mongodb_documents::{Documents, MemoryDocuments, Path};
 
-/// State that all clients of a case share. Locks on documents list no names and keep no numbers,
-/// and the cases about these are not about documents.
+/// State that all clients of a case share. Locks on documents list no names, and the cases about
+/// these are not about documents.
 #[derive(Clone, Default)]
 pub(crate) struct Names {
     locked: Arc<Mutex<BTreeSet<Key>>>,
-    numbers: Memory,
 }
 
 /// The kind of place that a name stands for.
@@ -168,11 +167,11 @@ impl Engine for Shop {
     }
 
     async fn add(&self, key: &Key, by: u64, window: Option<Window>) -> Result<CounterValue> {
-        self.names.numbers.add(key, by, window).await
+        self.store.add(&self.key(key), by, window).await
     }
 
     async fn swap(&self, key: &Key, seen: &str, value: &str) -> Result<String> {
-        self.names.numbers.swap(key, seen, value).await
+        self.store.swap(&self.key(key), seen, value).await
     }
 
     async fn close(&self) {

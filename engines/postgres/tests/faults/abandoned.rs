@@ -15,8 +15,8 @@ use super::stage::{
 
 /// Maximum connections of a client whose requests fail: the one in use, and those that it gives up.
 const CONNECTIONS_MAX: i64 = 12;
-/// Time for which the requests fail. In this time the client opens three times as many connections.
-const FAILS_FOR: Duration = Duration::from_secs(20);
+/// Time for which the requests fail. In this time the client opens more connections than that.
+const FAILS_FOR: Duration = Duration::from_secs(10);
 const CALLERS: usize = 24;
 const LOCKS_LINES: &str = "BEGIN; LOCK TABLE tenure.line IN ACCESS EXCLUSIVE MODE";
 

@@ -5,7 +5,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use tenure_conformance::fault::stage;
-pub(super) use tenure_conformance::fault::stage::{PATIENCE, soon, until, until_line};
+pub(super) use tenure_conformance::fault::stage::{
+    PATIENCE, soon, until, until_line, until_renewed,
+};
 use tenure_conformance::fault::{Protocol, Proxy};
 use tenure_core::{ErrorKind, Key, Locks, Note, Owner, Result, Share, Ticket, TicketId};
 use tenure_redis::{RedisCluster, RedisStore};

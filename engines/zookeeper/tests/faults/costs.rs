@@ -1,6 +1,6 @@
 //! The costs of locks for the server, which counts the packets itself.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 
@@ -15,13 +15,14 @@ fn a_free_lock_costs_one_request_and_its_release_one() {
         let locks = connect(&ensemble).await;
         let server = &ensemble.servers()[0];
         locks.mutex("k").ttl(LONG).lock().await.unwrap().release().await.unwrap();
-        let before = received(server);
+        let (before, began) = (received(server), Instant::now());
         for _ in 0..200 {
             locks.mutex("k").ttl(LONG).lock().await.unwrap().release().await.unwrap();
         }
         let all = received(server) - before;
-        // Some pings, and the question itself, are among them.
-        assert!((400..440).contains(&all), "{all} requests for 200 locks");
+        // The question itself is among them, and up to three pings a second.
+        let most = 410 + 4 * (began.elapsed().as_secs() + 1);
+        assert!((400..most).contains(&all), "{all} requests for 200 locks");
     });
 }
 

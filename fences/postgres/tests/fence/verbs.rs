@@ -155,8 +155,8 @@ fn a_dropped_write_leaves_no_transaction_open() {
     Bench::run(async |bench| {
         for (amount, token) in (1..).zip(1..=20) {
             let mut write = Box::pin(bench.set(amount, token));
-            let first = poll_fn(|context| Poll::Ready(write.as_mut().poll(context))).await;
-            assert!(first.is_pending() || first.is_ready());
+            // Polled once.
+            let _ = poll_fn(|context| Poll::Ready(write.as_mut().poll(context))).await;
             drop(write);
             // The same connection answers in order, so the transaction has ended.
             assert_eq!(bench.one("SELECT pg_current_xact_id_if_assigned() IS NULL").await, "true");
