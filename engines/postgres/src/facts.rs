@@ -34,7 +34,9 @@ const ASK: &str = "SELECT version() AS version, current_setting('server_version_
      coalesce((SELECT max(age(backend_xmin)) FROM pg_stat_activity), 0) AS oldest, \
      EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
          WHERE n.nspname = $1 AND c.relkind = 'r' AND c.relpersistence = 'u' \
-         AND c.relname IN ('meta', 'line', 'sequence', 'count', 'value')) AS is_unlogged";
+         AND c.relname IN ('meta', 'line', 'sequence', 'count', 'value')) AS is_unlogged, \
+     EXISTS (SELECT FROM pg_subscription_rel r JOIN pg_class c ON c.oid = r.srrelid \
+         JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1) AS is_subscriber";
 
 /// Age in transactions of a snapshot that holds back vacuum so far that updates become slow.
 const OLD_SNAPSHOT: i32 = 100_000;
@@ -75,6 +77,13 @@ impl PrimaryFacts {
         if row.get("is_standby") {
             return Err(Error::unavailable(format!(
                 "{host} is a standby, and locks are kept by the primary: name the primary's host as well"
+            ))
+            .with_reason(Reason::NoPrimary));
+        }
+        if row.get("is_subscriber") {
+            return Err(Error::unavailable(format!(
+                "{host} subscribes to the tables of the locks of another server, which keeps the locks: name that host as well, or end the subscription of the schema {:?}",
+                settings.schema
             ))
             .with_reason(Reason::NoPrimary));
         }

@@ -6,8 +6,9 @@
 //! line locks its row first, and reads the clock and `meta` afterwards, because what was read
 //! before a wait is stale.
 //!
-//! Each operator in them fits its types exactly, so a stranger's operator in the search path is not
-//! taken. A search path of their own would cost each call about 25 µs.
+//! Each operator and function in them fits its types exactly, and those for any type have their
+//! schema. So a stranger's in the search path are not taken. A search path of their own would cost
+//! each call about 25 µs.
 //!
 //! The name of a function ends with its version. A later version of the program adds functions of
 //! other names, so both may use the tables.

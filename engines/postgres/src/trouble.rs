@@ -7,7 +7,7 @@ use tenure_core::{Error, Key, Reason};
 use tenure_kit::secret::redact;
 use tenure_kit::server_errors::first_words;
 use tenure_kit::tls;
-use tokio_postgres::error::SqlState;
+use tokio_postgres::error::{DbError, Severity, SqlState};
 
 use crate::settings::{Host, Settings};
 
@@ -27,15 +27,22 @@ pub(crate) enum SqlOutcome {
 pub(crate) fn outcome(error: &tokio_postgres::Error) -> SqlOutcome {
     let Some(code) = error.code() else { return SqlOutcome::Ended };
     match code.code() {
+        _ if ends_session(error) => SqlOutcome::Ended,
         "55P03" | "40001" | "40P01" => SqlOutcome::Conflict,
         "42P01" | "42883" | "3F000" => SqlOutcome::Missing,
-        // `admin_shutdown`, `crash_shutdown`, `cannot_connect_now`, `idle_session_timeout`, and
-        // the whole class of connection exceptions. `read_only_sql_transaction` and
-        // `object_not_in_prerequisite_state`: the primary has become a standby behind this address.
+        // The same from a pooler, and the whole class of connection exceptions.
+        // `read_only_sql_transaction` and `object_not_in_prerequisite_state`: the primary has
+        // become a standby behind this address.
         "57P01" | "57P02" | "57P03" | "57P05" | "25006" | "55000" => SqlOutcome::Ended,
         other if other.starts_with("08") => SqlOutcome::Ended,
         _ => SqlOutcome::Failed,
     }
+}
+
+/// Whether the server ends the session, perhaps behind the commit of a statement.
+fn ends_session(error: &tokio_postgres::Error) -> bool {
+    let severity = error.as_db_error().and_then(DbError::parsed_severity);
+    matches!(severity, Some(Severity::Fatal | Severity::Panic))
 }
 
 /// Returns the error of a statement.
@@ -50,6 +57,9 @@ pub(crate) fn error(settings: &Settings, error: &tokio_postgres::Error) -> Error
         &SqlState::INSUFFICIENT_PRIVILEGE => Error::rejected(format!(
             "{name} does not let this user do what a lock needs{said}: the end of the SQL of `tenure setup --dry-run` shows the rights that users need"
         )),
+        _ if ends_session(error) => {
+            Error::unavailable(format!("{name} has ended the connection{said}"))
+        }
         &SqlState::UNDEFINED_COLUMN => Error::rejected(format!(
             "the schema {schema:?} of {name} has tables of another program{said}: set the option `schema` to another name"
         )),

@@ -4,7 +4,7 @@ use std::error::Error as _;
 
 use tenure_core::{Error, Stale};
 use tokio_postgres::Error as DriverError;
-use tokio_postgres::error::DbError;
+use tokio_postgres::error::{DbError, Severity};
 
 use crate::{NO_TOKEN, STALE};
 
@@ -55,9 +55,14 @@ fn refused(said: &DbError) -> Error {
             "{text}, and nothing was changed: call `set_token` at the beginning of the transaction"
         )),
         // The server ends the session, perhaps after the commit.
-        ("08" | "57", code) if code != "57014" => Error::unavailable(format!(
-            "PostgreSQL ended the connection, and the write may be done or not: {text}"
-        )),
+        (class, code)
+            if matches!(said.parsed_severity(), Some(Severity::Fatal | Severity::Panic))
+                || ["08", "57"].contains(&class) && code != "57014" =>
+        {
+            Error::unavailable(format!(
+                "PostgreSQL ended the connection, and the write may be done or not: {text}"
+            ))
+        }
         // Another transaction was in the way, a time limit was over, or a resource is exhausted.
         ("40" | "53" | "57", _) | (_, "55P03" | "25006") => Error::unavailable(format!(
             "PostgreSQL cannot write now, and nothing was changed: {text}"

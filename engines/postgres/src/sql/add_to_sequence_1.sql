@@ -14,6 +14,8 @@ BEGIN
             RETURN;
         END IF;
     END IF;
+    -- A standby behind a pooler refuses this.
+    PERFORM pg_current_wal_lsn();
     RETURN QUERY
     SELECT false, coalesce((SELECT s.value FROM {schema}.sequence s WHERE s.key = of_key), 0);
 END

@@ -6,6 +6,8 @@ LANGUAGE plpgsql AS $body$
 #variable_conflict use_column
 BEGIN
     PERFORM set_config('lock_timeout', row_limit, true);
+    -- A standby behind a pooler refuses this.
+    PERFORM pg_current_wal_lsn();
     RETURN QUERY
     SELECT l.key FROM {schema}.line l
     WHERE l.key >= prefix AND (key_after IS NULL OR l.key < key_after)

@@ -13,7 +13,7 @@ DECLARE
     is_written boolean := false;
 BEGIN
 {settings}
-    FOR at IN 1..cardinality(keys) LOOP
+    FOR at IN 1..pg_catalog.cardinality(keys) LOOP
         -- A row that another transaction has keeps the other tickets not waiting.
         PERFORM FROM {schema}.line l WHERE l.key = keys[at] AND l.tickets = lone_tickets[at]
         FOR NO KEY UPDATE SKIP LOCKED;

@@ -42,6 +42,29 @@ fn a_table_that_was_dropped_is_told_and_made_by_the_next_client() {
 }
 
 #[test]
+fn a_subscriber_to_the_tables_of_another_server_is_refused() {
+    play(async || {
+        let publisher = Setup::new().setting("wal_level=logical").start().unwrap();
+        let subscriber = Server::start().unwrap();
+        for server in [&publisher, &subscriber] {
+            connect(server.url()).await;
+        }
+        publisher.sql("CREATE PUBLICATION everything FOR ALL TABLES").unwrap();
+        let from =
+            format!("host=127.0.0.1 port={} user=postgres dbname=postgres", publisher.port());
+        let subscribe = "PUBLICATION everything WITH (copy_data = false)";
+        subscriber
+            .sql(&format!("CREATE SUBSCRIPTION everything CONNECTION '{from}' {subscribe}"))
+            .unwrap();
+        let refused = tenure_postgres::connect(subscriber.url()).await.map(drop);
+        let parts = ["127.0.0.1", "subscribes to the tables of the locks", "\"tenure\""];
+        assert_refused(refused, ErrorKind::Unavailable, &parts);
+        connect(format!("{}?schema=own", subscriber.url())).await;
+        connect(publisher.url()).await;
+    });
+}
+
+#[test]
 fn a_meta_table_without_its_row_is_told() {
     play(async || {
         let server = Server::start().unwrap();

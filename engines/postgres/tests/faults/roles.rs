@@ -15,6 +15,8 @@ const HOSTILE: &str = "CREATE SCHEMA evil; GRANT USAGE ON SCHEMA evil TO PUBLIC;
     CREATE FUNCTION evil.pg_notify(text, text) RETURNS void LANGUAGE sql AS 'SELECT';
     CREATE FUNCTION evil.pg_walfile_name(pg_lsn) RETURNS text LANGUAGE sql AS 'SELECT ''00000009''';
     CREATE FUNCTION evil.substr(text, int, int) RETURNS text LANGUAGE sql AS 'SELECT ''00000009''';
+    CREATE FUNCTION evil.cardinality(bytea[]) RETURNS int LANGUAGE sql AS 'SELECT 0';
+    CREATE FUNCTION evil.cardinality(text[]) RETURNS int LANGUAGE sql AS 'SELECT 0';
     CREATE FUNCTION evil.length(bytea) RETURNS int LANGUAGE sql AS 'SELECT 0';
     CREATE TABLE evil.line (key int); CREATE TABLE evil.meta (format int); CREATE TABLE evil.value (n int)";
 
