@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use tenure_core::{Error, Result};
 use tenure_kit::Link;
-use tenure_record::{Inbox, NOTICES_MAX, RecordNotice};
+use tenure_record::{Inbox, NOTICES_MAX, ROW_BACKOFF, RecordNotice};
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_postgres::Notification;
 
@@ -22,23 +23,55 @@ const ECHO_EVERY: Duration = Duration::from_secs(10);
 /// The payload of a notice to itself.
 const ECHO: &str = "echo";
 
-/// Notices as channels and payloads.
-pub(crate) struct NoticeTexts {
-    channels: Vec<String>,
-    payloads: Vec<String>,
+/// Maximum notices that wait to be sent, and that one statement sends.
+const WAITING_MAX: usize = 1024;
+const AT_ONCE_MAX: usize = 64;
+/// Tries to send notices.
+const TRIES_MAX: u32 = 5;
+
+/// Sends notices in the background, one statement at a time: beside a program with many
+/// notifications, each waits on the connection that the verbs share. Notices are hints: one that is
+/// not sent delays a waiter until its next renewal.
+pub(crate) struct NoticeSender {
+    waiting: mpsc::Sender<RecordNotice>,
+    task: JoinHandle<()>,
 }
 
-pub(crate) fn texts(notices: &[RecordNotice]) -> NoticeTexts {
-    NoticeTexts {
-        channels: notices.iter().map(|notice| channel(notice.inbox)).collect(),
-        payloads: notices.iter().map(ToString::to_string).collect(),
+impl NoticeSender {
+    pub(crate) fn start(link: &Arc<Link<Primary>>) -> Self {
+        let (waiting, receiver) = mpsc::channel(WAITING_MAX);
+        Self { waiting, task: link.home().spawn(send_all(link.clone(), receiver)) }
+    }
+
+    /// Has notices sent. Those that find no room are not.
+    pub(crate) fn send(&self, notices: &[RecordNotice]) {
+        for notice in notices {
+            let _ = self.waiting.try_send(*notice);
+        }
+    }
+
+    /// Waits until all are sent.
+    pub(crate) async fn finish(self) {
+        drop(self.waiting);
+        let _ = self.task.await; // it may have ended with its runtime
     }
 }
 
-/// Sends notices in a transaction of their own.
-pub(crate) async fn send(link: &Link<Primary>, texts: &NoticeTexts) -> Result<(), QueryRefusal> {
-    let parameters = [Parameter::Texts(&texts.channels), Parameter::Texts(&texts.payloads)];
-    query(link, NOTIFY, &parameters).await.map(drop)
+async fn send_all(link: Arc<Link<Primary>>, mut waiting: mpsc::Receiver<RecordNotice>) {
+    let mut notices = Vec::new();
+    while waiting.recv_many(&mut notices, AT_ONCE_MAX).await > 0 {
+        let channels: Vec<_> = notices.iter().map(|notice| channel(notice.inbox)).collect();
+        let payloads: Vec<_> = notices.drain(..).map(|notice| notice.to_string()).collect();
+        let parameters = [Parameter::Texts(&channels), Parameter::Texts(&payloads)];
+        let mut backoff = ROW_BACKOFF;
+        for _ in 0..TRIES_MAX {
+            match query(&link, NOTIFY, &parameters).await {
+                Ok(_) => break,
+                Err(refusal) => tracing::debug!(?refusal, "notices are not sent"),
+            }
+            tokio::time::sleep(backoff.pause()).await;
+        }
+    }
 }
 
 fn channel(inbox: Inbox) -> String {

@@ -3,28 +3,24 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tenure_core::sync::Mutex;
 use tenure_core::{CounterValue, Guarantees, Key, NUMBER_MAX, Result, Window, errors};
 use tenure_kit::{Link, ServerClient};
 use tenure_record::{
     Decide, FoundRecord, Inbox, LONGEST_KEPT, LONGEST_MIN, LineRecord, LoneStep, LoneVerb,
-    OptimisticStore, ROW_BACKOFF, ReadRecord, RecordChange, RecordNotice, RecordStore,
-    RenewalBatcher, RowWait, RowWaits, ServerClock, WriteOutcome, counted, micros, optimistic_step,
+    OptimisticStore, ReadRecord, RecordChange, RecordNotice, RecordStore, RenewalBatcher, RowWait,
+    RowWaits, ServerClock, WriteOutcome, counted, micros, optimistic_step,
 };
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 use tokio_postgres::Row;
 
-use crate::notices;
+use crate::notices::{self, NoticeSender};
 use crate::primary::{Parameter, Primary, query};
 use crate::renewals::PostgresRenewals;
 use crate::settings::Settings;
 use crate::sql::{SWEEP_MAX, Statements, TABLE_TIMEOUT};
 use crate::trouble;
-
-/// Tries to send a notice.
-const NOTICE_TRIES_MAX: u32 = 5;
-/// Maximum steps whose notices are being sent. Those of others are not sent.
-const SENDING_MAX: u32 = 1024;
 
 /// Time limit of a patient try to get a row.
 const ROW_TIMEOUT: Duration = Duration::from_millis(500);
@@ -42,8 +38,8 @@ pub struct PostgresStore {
     clock: ServerClock,
     row_waits: RowWaits,
     renewals: RenewalBatcher<PostgresRenewals>,
-    /// Permits to send notices.
-    sending: Arc<Semaphore>,
+    /// `None` once the client is closed.
+    notices: Mutex<Option<NoticeSender>>,
 }
 
 impl PostgresStore {
@@ -63,8 +59,8 @@ impl PostgresStore {
         let row_waits = RowWaits::new(true);
         let renewals = PostgresRenewals { link: link.clone(), statement: statements.renew.clone() };
         let renewals = RenewalBatcher::new(renewals);
-        let sending = Arc::new(Semaphore::new(SENDING_MAX as usize));
-        Ok(Self { link, statements, guarantees, clock, row_waits, renewals, sending })
+        let notices = Mutex::new(Some(NoticeSender::start(&link)));
+        Ok(Self { link, statements, guarantees, clock, row_waits, renewals, notices })
     }
 
     fn settings(&self) -> &Settings {
@@ -138,28 +134,6 @@ impl PostgresStore {
             return Ok(WriteOutcome::Written(unsigned(row.get("last"))));
         }
         Ok(WriteOutcome::Changed(Some(self.record_of(row))))
-    }
-
-    /// Sends notices in the background. They are hints: one that cannot be sent delays a waiter
-    /// until its next renewal.
-    fn send(&self, notices: &[RecordNotice]) {
-        if notices.is_empty() {
-            return;
-        }
-        let Ok(room) = self.sending.clone().try_acquire_owned() else { return };
-        let texts = notices::texts(notices);
-        let link = self.link.clone();
-        self.link.home().spawn(async move {
-            let _room = room;
-            let mut backoff = ROW_BACKOFF;
-            for _ in 0..NOTICE_TRIES_MAX {
-                match notices::send(&link, &texts).await {
-                    Ok(()) => return,
-                    Err(refusal) => tracing::debug!(?refusal, "notices are not sent"),
-                }
-                tokio::time::sleep(backoff.pause()).await;
-            }
-        });
     }
 }
 
@@ -237,7 +211,9 @@ impl OptimisticStore for PostgresStore {
             rows.as_ref().and_then(|rows| rows.first()).is_some_and(|it| it.get("is_held"));
         let outcome = self.written(rows)?;
         if matches!(outcome, WriteOutcome::Written(_)) {
-            self.send(&change.notices);
+            if let Some(sender) = &*self.notices.lock() {
+                sender.send(&change.notices);
+            }
         }
         Ok(match outcome {
             WriteOutcome::Changed(read) if is_held => WriteOutcome::Held(read),
@@ -324,8 +300,10 @@ impl RecordStore for PostgresStore {
 
     async fn close(&self) {
         // The next waiter of a lock that was released needs its notice.
-        let sent = self.sending.acquire_many(SENDING_MAX);
-        if timeout(self.settings().timeout, sent).await.is_err() {
+        let sender = self.notices.lock().take();
+        if let Some(sender) = sender
+            && timeout(self.settings().timeout, sender.finish()).await.is_err()
+        {
             tracing::debug!("the client closes before its notices are sent");
         }
         self.link.close();
