@@ -62,16 +62,25 @@ async fn send_all(link: Arc<Link<Primary>>, mut waiting: mpsc::Receiver<RecordNo
     while waiting.recv_many(&mut notices, AT_ONCE_MAX).await > 0 {
         let channels: Vec<_> = notices.iter().map(|notice| channel(notice.inbox)).collect();
         let payloads: Vec<_> = notices.drain(..).map(|notice| notice.to_string()).collect();
-        let parameters = [Parameter::Texts(&channels), Parameter::Texts(&payloads)];
         let mut backoff = ROW_BACKOFF;
         for _ in 0..TRIES_MAX {
-            match query(&link, NOTIFY, &parameters).await {
-                Ok(_) => break,
+            match send(&link, &channels, &payloads).await {
+                Ok(()) => break,
                 Err(refusal) => tracing::debug!(?refusal, "notices are not sent"),
             }
             tokio::time::sleep(backoff.pause()).await;
         }
     }
+}
+
+/// Sends notices in a transaction of their own.
+async fn send(
+    link: &Link<Primary>,
+    channels: &[String],
+    payloads: &[String],
+) -> Result<(), QueryRefusal> {
+    let parameters = [Parameter::Texts(channels), Parameter::Texts(payloads)];
+    query(link, NOTIFY, &parameters).await.map(drop)
 }
 
 fn channel(inbox: Inbox) -> String {
@@ -122,8 +131,7 @@ fn listening(settings: &Settings) -> Settings {
 }
 
 async fn echo(link: &Link<Primary>, inbox: Inbox) -> Result<()> {
-    let texts = NoticeTexts { channels: vec![channel(inbox)], payloads: vec![ECHO.to_owned()] };
-    match send(link, &texts).await {
+    match send(link, &[channel(inbox)], &[ECHO.to_owned()]).await {
         Ok(()) => Ok(()),
         Err(refusal) => {
             refusal.conflict()?;
