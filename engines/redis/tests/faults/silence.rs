@@ -12,7 +12,8 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::stage::{
-    LONG, cluster_store, connect, play, proxy_to, script_calls, soon, store, ticket, until,
+    LONG, PATIENCE, cluster_store, connect, play, proxy_to, script_calls, soon, store, ticket,
+    until,
 };
 
 /// The most that may be written to a connection and not be answered, in calls.
