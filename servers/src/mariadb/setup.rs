@@ -103,8 +103,8 @@ impl Setup {
             format!("port={port}"),
             "bind-address=127.0.0.1".to_owned(),
             "skip-name-resolve".to_owned(),
-            // In a pool with fewer free pages than `innodb_lru_scan_depth`, which is 24 MiB, the server
-            // writes each page at once, and reads it again for the next statement.
+            // In a pool with fewer free pages than `innodb_lru_scan_depth`, which is 24 MiB, the
+            // server writes each page at once, and reads it again for the next statement.
             "innodb_buffer_pool_size=64M".to_owned(),
             "innodb_log_file_size=16M".to_owned(),
             "max_connections=2000".to_owned(),
