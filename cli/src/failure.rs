@@ -159,31 +159,36 @@ fn die_by(signal: i32) {
 
 /// Writes a message to standard error.
 pub(crate) fn say(sentence: &str) {
-    write_error(&format!("tenure: {}\n", crate::screen::printable(sentence)));
+    write_error(&format!("tenure: {}\n", crate::screen::printable(sentence)), SETTLE_MAX);
 }
 
-/// Whether standard error accepted nothing for [`SETTLE_MAX`], and nothing since then.
+/// The last text was dropped, because standard error accepted nothing in time.
 static IS_STUCK: AtomicBool = AtomicBool::new(false);
+/// The bytes that a pipe with room accepts at once, at least (`PIPE_BUF`).
+const CHUNK: usize = if cfg!(target_os = "linux") { 4096 } else { 512 };
 
 /// Writes a text to standard error, which may be closed. Returns whether it was written.
 ///
 /// The reader of a pipe may hang, or a terminal may be stopped. A lock must not wait for that:
-/// after [`SETTLE_MAX`] the text is dropped, and later texts are dropped at once until standard
-/// error accepts one again.
-pub(crate) fn write_error(text: &str) -> bool {
-    let patience = if IS_STUCK.load(Ordering::Relaxed) { Duration::ZERO } else { SETTLE_MAX };
-    let accepts = accepts(io::stderr(), patience);
-    IS_STUCK.store(!accepts, Ordering::Relaxed);
-    accepts && io::stderr().write_all(text.as_bytes()).is_ok()
+/// after `patience` the rest of the text is dropped, and later texts are dropped at once until
+/// standard error accepts bytes again.
+pub(crate) fn write_error(text: &str, patience: Duration) -> bool {
+    let mut stderr = io::stderr();
+    text.as_bytes().chunks(CHUNK).all(|chunk| {
+        let is_stuck = IS_STUCK.load(Ordering::Relaxed);
+        let accepts = accepts(&stderr, if is_stuck { Duration::ZERO } else { patience });
+        IS_STUCK.store(!accepts, Ordering::Relaxed);
+        accepts && stderr.write_all(chunk).is_ok()
+    })
 }
 
 /// Waits until a file accepts bytes, or has an error, which a write finds.
-fn accepts(file: impl AsFd, patience: Duration) -> bool {
+fn accepts(file: &impl AsFd, patience: Duration) -> bool {
     let began = Instant::now();
     loop {
         let left = patience.saturating_sub(began.elapsed());
         let left = Timespec::try_from(left).ok();
-        match poll(&mut [PollFd::new(&file, PollFlags::OUT)], left.as_ref()) {
+        match poll(&mut [PollFd::new(file, PollFlags::OUT)], left.as_ref()) {
             Ok(0) => return false,
             Err(Errno::INTR) => {}
             _ => return true,

@@ -58,7 +58,7 @@ impl<'a> NamedRuns<'a> {
         }
         fs::metadata(BOOT_ID).ok()?;
         // Later versions find the file by the same name.
-        let of_name = format!("{name:?} {}", without_secrets(url));
+        let of_name = format!("{} {}", name.display(), without_secrets(url));
         let file_name = Key::new(key).ok()?.canonical(&of_name);
         Some(Self { key, file: state_directory()?.join(DIRECTORY).join(file_name), quiet })
     }
@@ -120,8 +120,8 @@ impl<'a> NamedRuns<'a> {
         unfinished.push(format!(".{ticket}"));
         let mut file =
             File::options().write(true).create_new(true).mode(0o600).open(&unfinished)?;
-        file.try_lock()?;
-        let written = file.write_all(content.as_bytes());
+        let locked = file.try_lock().map_err(io::Error::from);
+        let written = locked.and_then(|()| file.write_all(content.as_bytes()));
         let inherited = written.and_then(|()| inheritable(&file.into()));
         let named = inherited.and_then(|inherited| {
             fs::rename(&unfinished, &self.file)?;

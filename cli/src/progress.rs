@@ -14,6 +14,7 @@ use unicode_width::UnicodeWidthStr as _;
 use crate::failure::{say, write_error};
 use crate::owner::OwnerParts;
 use crate::screen::{Screen, cut, printable, quoted};
+use crate::store::SETTLE_MAX;
 
 /// A terminal shows the wait after this time.
 const FIRST_LOOK: Duration = Duration::from_millis(200);
@@ -120,7 +121,7 @@ impl<'a> WaitDisplay<'a> {
         let text = cut(text, screen.columns.saturating_sub(1));
         let blank = " ".repeat(self.shown.saturating_sub(text.width()));
         self.shown = text.width();
-        write_error(&format!("\r{text}{blank}"));
+        write_error(&format!("\r{text}{blank}"), SETTLE_MAX);
     }
 }
 
@@ -128,7 +129,7 @@ impl Drop for WaitDisplay<'_> {
     fn drop(&mut self) {
         if self.shown > 0 {
             let blank = " ".repeat(self.shown);
-            write_error(&format!("\r{blank}\r"));
+            write_error(&format!("\r{blank}\r"), SETTLE_MAX);
         }
     }
 }

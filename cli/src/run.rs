@@ -99,8 +99,8 @@ pub(crate) struct Args {
     /// processes of that run have certainly ended. Waiters that are already in line are served
     /// first. The processes of a run keep a file in ~/.local/state/tenure-runs locked. While it is
     /// locked, and where it is missing, as on another machine or in a new container, tenure says
-    /// that the run may still run, and waits for the end of its lease. Do not use it for a command
-    /// that `sudo` starts: it closes the file, and its environment cannot be read.
+    /// that the run may still run, and waits for the end of its lease. Do not use it with `sudo`,
+    /// which closes the file and hides the environment: a run that works may look ended.
     /// The owner shows NAME in the place of the command.
     #[arg(long = "as", value_name = "NAME")]
     pub(crate) name: Option<OsString>,

@@ -78,9 +78,9 @@ impl ClientAddress {
 /// it where others can read the network.
 ///
 /// A client has 10 s for the head of a request and 10 s for its body, and is disconnected when it
-/// reads nothing for 30 s. A head has at most 16 KiB, and a body 4 KiB. There are at most
-/// [`CONNECTIONS_MAX`] connections for each store, of which one address may have a quarter. This
-/// machine and the [proxies](crate::Serve::proxies) may have all.
+/// is behind and accepts less than 1 MiB in 30 s. A head has at most 16 KiB, and a body 4 KiB.
+/// There are at most [`CONNECTIONS_MAX`] connections for each store, of which one address may have
+/// a quarter. This machine and the [proxies](crate::Serve::proxies) may have all.
 #[derive(Debug)]
 pub struct HttpServer {
     service: Mounts,

@@ -35,7 +35,7 @@
 //! | `reply` | responses, and the refusal of a request |
 //! | `shared_answers` | answers of the store that several visitors share |
 //! | `http_server` | an HTTP/1.1 server whose connections, times and sizes are limited |
-//! | `patient` | a connection that fails when its client reads nothing |
+//! | `patient` | a connection that fails when its client accepts too little |
 
 mod access;
 mod api;

@@ -214,12 +214,14 @@ impl LockDesk {
             }
             // wait for the push; the renewal keeps the ticket in the line and finds a lost push
             let look = now.look.unwrap_or(LOOK_EACH).min(LOOK_EACH).min(ticket.ttl / 3).min(left);
+            // without pushes the renewal finds the change
+            let watched = async {
+                if let Err(error) = engine.watch(ticket, TicketState::Waiting).await {
+                    sleep(if error.is_retryable() { PAUSE } else { look }).await;
+                }
+            };
             tokio::select! {
-                // without pushes the renewal finds the change
-                wake = engine.watch(ticket, TicketState::Waiting) => if let Err(error) = wake {
-                    let pause = if error.is_retryable() { PAUSE } else { look };
-                    sleep(pause.min(look)).await;
-                },
+                () = watched => {}
                 () = sleep(look) => {}
                 // an error means that the desk is gone, and then so is this request
                 _ = ending.changed() => {}
@@ -227,14 +229,7 @@ impl LockDesk {
                 () = &mut is_gone => return Ok(Acquired::Waiting { number: now.number }),
             }
             sent = began.elapsed();
-            place = match engine.renew(ticket).await {
-                Err(error) if !error.is_retryable() => {
-                    // the answer says that nothing has changed; without an answer it expires
-                    let _ = engine.leave(ticket, LeaveMode::Now).await;
-                    return Err(error.into());
-                }
-                renewed => renewed?,
-            };
+            place = engine.renew(ticket).await?;
         }
     }
 

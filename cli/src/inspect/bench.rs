@@ -19,7 +19,7 @@ use tenure_kit::duration;
 use super::table::{Column, Table};
 use crate::failure::{Failure, answer, write_error};
 use crate::screen::Screen;
-use crate::store::Address;
+use crate::store::{Address, SETTLE_MAX};
 
 /// Measures the speed of a store.
 ///
@@ -113,10 +113,10 @@ impl Bench {
         let Some(screen) = Screen::of_errors() else { return case(self) };
         let text = format!("measuring {name}, {} at most", duration::brief(self.time));
         let text = crate::screen::cut(&text, screen.columns.saturating_sub(1));
-        write_error(&format!("\r{text}"));
+        write_error(&format!("\r{text}"), SETTLE_MAX);
         let outcome = case(self);
         let blank = " ".repeat(text.chars().count());
-        write_error(&format!("\r{blank}\r"));
+        write_error(&format!("\r{blank}\r"), SETTLE_MAX);
         outcome
     }
 }

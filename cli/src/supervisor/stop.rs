@@ -1,7 +1,8 @@
 //! Stopping a child after the loss of its lock: TERM, then KILL, until all its processes are gone.
 
-use std::io;
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
+use std::{io, thread};
 
 use rustix::process::Signal;
 
@@ -9,6 +10,7 @@ use super::alarm::NEVER;
 use super::child::{Child, ChildEvent};
 use super::signals::{Signals, is_ending};
 use crate::failure::say;
+use crate::store::SETTLE_MAX;
 
 /// Maximum wait for killed processes to disappear under a lease. They are gone at once, unless the
 /// kernel is stuck with one or it may not be killed.
@@ -27,14 +29,14 @@ pub(crate) struct Stopped {
 pub(crate) fn stop(
     signals: &mut Signals,
     child: &mut Child,
-    why: &str,
+    why: String,
     grace: Duration,
     is_leased: bool,
 ) -> io::Result<Stopped> {
     let began = Instant::now();
     let mut asked = None;
     child.stop(grace);
-    say(why);
+    report(why);
     loop {
         for signal in signals.take().into_iter().filter(|signal| is_ending(*signal)) {
             child.signal(signal);
@@ -60,4 +62,15 @@ pub(crate) fn stop(
         }
         signals.wait(is_leased.then_some(left))?;
     }
+}
+
+/// Reports a sentence from another thread: another writer may fill a pipe that accepts bytes, and
+/// the lock must not wait for its reader.
+fn report(sentence: String) {
+    let (done, reported) = mpsc::channel();
+    thread::spawn(move || {
+        say(&sentence);
+        let _ = done.send(()); // the process may have stopped waiting for it
+    });
+    let _ = reported.recv_timeout(SETTLE_MAX); // the thread goes on
 }

@@ -79,7 +79,10 @@ pub(crate) fn supervise(
     work: &Work<'_>,
 ) -> Result<Outcome, Failure> {
     // Messages and files of this process may have taken longer than the lease.
-    guard.check()?;
+    if let Err(error) = guard.check() {
+        say(&format!("{}: {error}; the command was not started", quoted(guard.key().as_str())));
+        return Ok(Outcome::Lost { asked: None });
+    }
     let mut terminal = Terminal::find();
     let task = work.task(guard, terminal.lend_at_start());
     let lifeline = work.lifeline.map(OwnedFd::try_clone).transpose()?;
@@ -247,7 +250,7 @@ impl<'a> Supervision<'a> {
     }
 
     fn stop(&mut self, signals: &mut Signals, why: String, grace: Duration) -> io::Result<End> {
-        let stopped = stop(signals, self.child, &why, grace, self.lease.exists())?;
+        let stopped = stop(signals, self.child, why, grace, self.lease.exists())?;
         Ok(End::Lost(Stopped { asked: stopped.asked.or(self.asked), ..stopped }))
     }
 

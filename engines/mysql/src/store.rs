@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mysql_async::{Row, from_value_opt};
-use tenure_core::{CounterValue, Guarantees, Key, NUMBER_MAX, Result, Window, errors};
+use tenure_core::{
+    CounterValue, Guarantees, KEY_BYTES_MAX, Key, NUMBER_MAX, Result, Window, errors,
+};
 use tenure_kit::{Link, ServerClient};
 use tenure_record::{
     Decide, FoundRecord, Inbox, LONGEST_KEPT, LONGEST_MIN, LineRecord, LoneStep, LoneVerb,
@@ -240,6 +242,9 @@ impl RecordStore for MysqlStore {
     }
 
     async fn keys(&self, prefix: &str) -> Result<Vec<Key>> {
+        if prefix.len() > KEY_BYTES_MAX {
+            return Ok(Vec::new());
+        }
         let mut backoff = ROW_BACKOFF;
         let rows = loop {
             let keys = self.statements.call("keys_1", &[Literal::Bytes(prefix.as_bytes())]);

@@ -23,30 +23,30 @@ const ECHO_EVERY: Duration = Duration::from_secs(10);
 /// The payload of a notice to itself.
 const ECHO: &str = "echo";
 
-/// Maximum notices that wait to be sent, and that one statement sends.
-const WAITING_MAX: usize = 1024;
-const AT_ONCE_MAX: usize = 64;
+/// Maximum steps whose notices wait to be sent, and whose notices one statement sends.
+const STEPS_MAX: usize = 1024;
+const STEPS_AT_ONCE: usize = 16;
 /// Tries to send notices.
 const TRIES_MAX: u32 = 5;
 
-/// Sends notices in the background, one statement at a time: beside a program with many
-/// notifications, each waits on the connection that the verbs share. Notices are hints: one that is
-/// not sent delays a waiter until its next renewal.
+/// Sends notices in the background, one statement at a time. `NOTIFY` may wait for the
+/// notifications of other programs, and the verbs behind it on this connection wait as well. A
+/// notice is a hint: one that is not sent delays a waiter until its next renewal.
 pub(crate) struct NoticeSender {
-    waiting: mpsc::Sender<RecordNotice>,
+    waiting: mpsc::Sender<Vec<RecordNotice>>,
     task: JoinHandle<()>,
 }
 
 impl NoticeSender {
     pub(crate) fn start(link: &Arc<Link<Primary>>) -> Self {
-        let (waiting, receiver) = mpsc::channel(WAITING_MAX);
+        let (waiting, receiver) = mpsc::channel(STEPS_MAX);
         Self { waiting, task: link.home().spawn(send_all(link.clone(), receiver)) }
     }
 
-    /// Has notices sent. Those that find no room are not.
+    /// Has the notices of a step sent, if there is room.
     pub(crate) fn send(&self, notices: &[RecordNotice]) {
-        for notice in notices {
-            let _ = self.waiting.try_send(*notice);
+        if !notices.is_empty() {
+            let _ = self.waiting.try_send(notices.to_vec());
         }
     }
 
@@ -57,16 +57,22 @@ impl NoticeSender {
     }
 }
 
-async fn send_all(link: Arc<Link<Primary>>, mut waiting: mpsc::Receiver<RecordNotice>) {
-    let mut notices = Vec::new();
-    while waiting.recv_many(&mut notices, AT_ONCE_MAX).await > 0 {
+async fn send_all(link: Arc<Link<Primary>>, mut waiting: mpsc::Receiver<Vec<RecordNotice>>) {
+    let mut steps = Vec::new();
+    while waiting.recv_many(&mut steps, STEPS_AT_ONCE).await > 0 {
+        let notices: Vec<_> = steps.drain(..).flatten().collect();
         let channels: Vec<_> = notices.iter().map(|notice| channel(notice.inbox)).collect();
-        let payloads: Vec<_> = notices.drain(..).map(|notice| notice.to_string()).collect();
+        let payloads: Vec<_> = notices.iter().map(ToString::to_string).collect();
         let mut backoff = ROW_BACKOFF;
         for _ in 0..TRIES_MAX {
             match send(&link, &channels, &payloads).await {
                 Ok(()) => break,
-                Err(refusal) => tracing::debug!(?refusal, "notices are not sent"),
+                Err(refusal) => {
+                    tracing::debug!(?refusal, "notices are not sent");
+                    if refusal.conflict().is_err() {
+                        break;
+                    }
+                }
             }
             tokio::time::sleep(backoff.pause()).await;
         }

@@ -210,10 +210,8 @@ impl OptimisticStore for PostgresStore {
         let is_held =
             rows.as_ref().and_then(|rows| rows.first()).is_some_and(|it| it.get("is_held"));
         let outcome = self.written(rows)?;
-        if matches!(outcome, WriteOutcome::Written(_)) {
-            if let Some(sender) = &*self.notices.lock() {
-                sender.send(&change.notices);
-            }
+        if let (WriteOutcome::Written(_), Some(sender)) = (&outcome, &*self.notices.lock()) {
+            sender.send(&change.notices);
         }
         Ok(match outcome {
             WriteOutcome::Changed(read) if is_held => WriteOutcome::Held(read),

@@ -108,6 +108,9 @@ pub(crate) fn at_the_door(
         .with_reason(Reason::LoginRequired),
         "3D000" => Error::rejected(format!("{host} does not have this database{said}")),
         "53300" => Error::unavailable(format!("{host} has no connection left{said}")),
+        other if other != "42501" && !may_pass(code) => {
+            Error::rejected(format!("{host} refused the login{said}"))
+        }
         _ => self::error(settings, error),
     }
 }

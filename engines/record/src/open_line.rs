@@ -235,16 +235,18 @@ impl OpenLine {
         self.line.find_place(id, self.now_us).map(|place| self.seen(place))
     }
 
-    /// The place as clients see it: while no further tickets are served, a ticket that the line
-    /// would serve waits. The first of them looks when that is over. It serves the others, too.
+    /// The place as clients see it. While no further tickets are served, a ticket that the line
+    /// would serve waits. The first of these looks when that is over, and its step serves all of
+    /// them. The others look later, in case it has left.
     fn seen(&self, place: Place) -> Place {
         let Some(left) = self.closed_for.filter(|_| place.number > self.served_to) else {
             return place;
         };
         let mut unserved = self.line.slots().filter(|slot| slot.number > self.served_to);
         let is_first = unserved.next().is_none_or(|first| first.number >= place.number);
-        let look = if is_first { Some(left) } else { place.look };
-        Place { state: TicketState::Waiting, look, ..place }
+        let later = left * 8;
+        let look = if is_first { left } else { place.look.map_or(later, |look| look.min(later)) };
+        Place { state: TicketState::Waiting, look: Some(look), ..place }
     }
 
     /// The record after the step, if there is a change to write.

@@ -104,7 +104,7 @@ async fn a_client_that_reads_too_slowly_has_a_gap() {
             lock(&locks, "tick", "").await;
             let seen = fast.until("\"event\":\"left\"").await;
             assert!(!seen.contains("event: gap"), "{seen}");
-            // A client that reads nothing at all is disconnected.
+            // A client that accepts nothing is disconnected.
             slow.read_some().await;
         }
     }

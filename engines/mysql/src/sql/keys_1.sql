@@ -3,7 +3,8 @@ CREATE PROCEDURE IF NOT EXISTS {keys_1}(IN of_prefix VARBINARY(1024))
 SQL SECURITY INVOKER MODIFIES SQL DATA
 BEGIN
 {begin}
-    -- No UTF-8 has this byte, so an index limits the search.
+    -- All keys with the prefix are below it with 0xff, a byte that UTF-8 never has. So the primary
+    -- key limits the search.
     SELECT l.`key` FROM {line} l
     WHERE l.`key` >= of_prefix AND l.`key` < concat(of_prefix, x'ff')
       AND left(l.`key`, length(of_prefix)) = of_prefix AND l.ends_us > {began};

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::stream::{self, StreamExt as _};
+use tenure_core::MutexGuard;
 
 use super::{LONG, SqlServer, connect};
 use crate::fault::stage::{again, soon, until_line, until_renewed};
@@ -61,7 +62,7 @@ pub async fn ten_thousand_locks_are_kept_by_one_client<S: SqlServer>(server: &S)
     println!("{LOCKS} locks were taken in {:?}", began.elapsed());
     until_renewed(&guards).await;
     let lost = guards.iter().filter(|guard| guard.check().is_err()).count();
-    let least = guards.iter().filter_map(|guard| guard.remaining()).min();
+    let least = guards.iter().filter_map(MutexGuard::remaining).min();
     println!("the least remaining life is {least:?}");
     assert_eq!(lost, 0);
     drop(guards);
