@@ -82,8 +82,8 @@ impl ServerHandler for LockServer {
         };
         let client = context.client_info().map(|client| foreign(&client.name)).unwrap_or_default();
         let call = self.call(&request.name, request.arguments.unwrap_or_default(), client);
-        // The future of a cancelled call is dropped: a waiter leaves its line, and a run is asked to
-        // stop in the background.
+        // The future of a cancelled call is dropped: a waiter leaves its line, and a run is asked
+        // to stop in the background.
         let outcome = tokio::select! {
             outcome = call => outcome,
             () = context.ct.cancelled() => {

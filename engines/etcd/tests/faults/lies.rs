@@ -258,8 +258,8 @@ fn lie_about_watches(
     between: &Between,
     lie: impl Fn(i64) -> Watched + Send + Sync + 'static,
 ) -> Arc<AtomicU64> {
-    let watches = Arc::new(AtomicU64::new(0));
-    let lies = watches.clone();
+    let begun = Arc::new(AtomicU64::new(0));
+    let lies = begun.clone();
     between.lie(WATCH, move |_, said| {
         let mut passed = vec![said.to_vec()];
         let watched = Watched::decode(said).unwrap();
@@ -268,21 +268,21 @@ fn lie_about_watches(
         }
         passed
     });
-    watches
+    begun
 }
 
 /// Checks that this message on the watches of a holder and a waiter has no effect.
 fn nothing_comes_of(lie: impl Fn(i64) -> Watched + Send + Sync + 'static) {
     play(1, async |cluster| {
         let (between, locks) = through(&cluster).await;
-        let watches = lie_about_watches(&between, lie);
+        let begun = lie_about_watches(&between, lie);
         let guard = locks.mutex("k").lock().await.unwrap();
         let waiting: JoinHandle<_> = tokio::spawn({
             let mutex = locks.mutex("k");
             async move { mutex.lock().await }
         });
         until_line(&locks, "k", 2).await;
-        until("a watch has begun", async || watches.load(Ordering::Relaxed) > 0).await;
+        until("a watch has begun", async || begun.load(Ordering::Relaxed) > 0).await;
         tokio::time::sleep(TTL / 2).await;
         guard.check().expect("it is held");
         assert!(!waiting.is_finished(), "nobody else holds it");
